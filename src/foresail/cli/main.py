@@ -1,0 +1,48 @@
+"""The `foresail` command: gathers the verbs and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from foresail import __version__
+from foresail.errors import ForesailError
+
+app = typer.Typer(
+    name="foresail",
+    help="A Kubernetes scheduler that looks ahead, and that you program in Python.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes the flag by position
+    if wanted:
+        typer.echo(f"foresail {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run one verb; an error the user can mend ends with exit code 2, an interrupt with 130."""
+    try:
+        app()
+    except ForesailError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; finished results are kept", err=True)
+        sys.exit(130)

@@ -1,0 +1,134 @@
+"""What nodes offer and pods ask, as a trace or a cluster states it, before it is compiled into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+WHOLE_GPU_MILLI = 1000
+"""One whole GPU device, in milli-GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A mark on a node that keeps pods away unless they tolerate it."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's consent to a taint; empty fields match anything, as in Kubernetes."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """What one node offers.
+
+    `gpu_count` devices of `gpu_model`, each worth 1000 milli-GPU. `max_pods` 0 means no limit. `extended` are
+    further resources by their Kubernetes name, in their own integer unit.
+    """
+
+    name: str
+    cpu_milli: int
+    memory_bytes: int
+    gpu_count: int = 0
+    gpu_model: str = ""
+    max_pods: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    extended: tuple[tuple[str, int], ...] = ()
+    unschedulable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """What a pod asks. Pods that ask the same share one spec, and so one remembered score column.
+
+    `gpu_milli` is per device; below 1000 only together with `gpu_count` 1 (a GPU share). `gpu_models` lists the
+    allowed models as the trace wrote them (a model may stand twice); empty means any. `owner` names the
+    replica set a pod belongs to, empty for none.
+    """
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    gpu_count: int = 0
+    gpu_milli: int = 0
+    gpu_models: tuple[str, ...] = ()
+    extended: tuple[tuple[str, int], ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    namespace: str = "default"
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Pods that start together or not at all."""
+
+    name: str
+    min_members: int
+    timeout_s: float = 600.0
+    """How long the gang may wait for its members and for room before it is given up."""
+
+
+def _no_times() -> npt.NDArray[np.float64]:
+    return np.empty(0, dtype=np.float64)
+
+
+def _no_ints() -> npt.NDArray[np.int64]:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(slots=True)
+class Workload:
+    """All pods of a trace as columns; row order is the order of the input.
+
+    `spec_of[i]` indexes `specs`. `arrival_s` counts from the start of the trace; `duration_s` is how long the pod
+    runs once placed, infinity if the trace does not say. `gang_of[i]` indexes `gangs`, -1 for none. Columns left out
+    are filled with: arrival 0, duration infinity, priority 0, no gang.
+    """
+
+    names: Sequence[str]
+    specs: list[PodSpec]
+    spec_of: npt.NDArray[np.int64]
+    arrival_s: npt.NDArray[np.float64] = field(default_factory=_no_times)
+    duration_s: npt.NDArray[np.float64] = field(default_factory=_no_times)
+    priority: npt.NDArray[np.int64] = field(default_factory=_no_ints)
+    gang_of: npt.NDArray[np.int64] = field(default_factory=_no_ints)
+    gangs: list[Gang] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        count = len(self.names)
+        if not len(self.arrival_s):
+            self.arrival_s = np.zeros(count)
+        if not len(self.duration_s):
+            self.duration_s = np.full(count, np.inf)
+        if not len(self.priority):
+            self.priority = np.zeros(count, dtype=np.int64)
+        if not len(self.gang_of):
+            self.gang_of = np.full(count, -1, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def spec(self, index: int) -> PodSpec:
+        return self.specs[self.spec_of[index]]

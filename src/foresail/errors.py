@@ -1,0 +1,48 @@
+"""Every error that Foresail raises on purpose.
+
+    ForesailError            something the user can mend; the command line prints it and exits with 2
+    ├── InputError           a file, row or value that cannot be read; carries where it stands
+    ├── OptionError          an option, policy or profile that does not exist or does not go with the rest
+    ├── PolicyError          a policy raised, or returned scores that are no scores
+    └── ResultsError         a results folder that cannot be written, read or resumed
+
+A pod that fits nowhere is no error but a value: `foresail.core.model.NoFit`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class ForesailError(Exception):
+    """Something the user can mend. The message says what happened, the value, and what to do."""
+
+
+class InputError(ForesailError):
+    """A file, row or value that cannot be used, with the place where it stands."""
+
+    def __init__(self, message: str, *, path: str | Path | None = None, line: int | None = None) -> None:
+        self.path = None if path is None else str(path)
+        self.line = line
+        place = "" if self.path is None else self.path if line is None else f"{self.path}:{line}"
+        super().__init__(f"{place}: {message}" if place else message)
+
+
+class OptionError(ForesailError):
+    """An option, policy or profile that does not exist or does not go with the rest."""
+
+
+class PolicyError(ForesailError):
+    """A policy raised, or returned scores that are no scores."""
+
+
+class ResultsError(ForesailError):
+    """A results folder that cannot be written, read or resumed."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean "…"?` for the nearest known name, or an empty string."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f'; did you mean "{near[0]}"?' if near else ""

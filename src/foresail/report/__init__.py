@@ -1,0 +1,1 @@
+"""Results folders, tables, plots and the HTML report."""

@@ -1,0 +1,1 @@
+"""Simulation: feeds the core from traces and carries its decisions out in virtual time."""
