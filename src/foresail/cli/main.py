@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes the flag by position
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"foresail {__version__}")
         raise typer.Exit

@@ -131,4 +131,4 @@ class Workload:
         return len(self.names)
 
     def spec(self, index: int) -> PodSpec:
-        return self.specs[self.spec_of[index]]
+        return self.specs[int(self.spec_of[index])]

@@ -51,4 +51,3 @@ class RunResult:
     by_load: dict[str, Column] | None = None
     pods: dict[str, Column] | None = None
     profile: dict[str, Any] = field(default_factory=dict)
-

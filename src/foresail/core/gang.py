@@ -1,0 +1,51 @@
+"""All or nothing: place the members of a gang together, or none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from foresail.core.decide import decide as decide_alone
+from foresail.core.model import NoFit, Placement, Pod, Shape
+from foresail.core.profile import Profile
+from foresail.core.table import NodeTable
+
+Placements = list[tuple[Pod, Placement]]
+Decide = Callable[[Pod, NodeTable, Profile], Placement | NoFit]
+"""`decide`, or something that answers in its place, such as one that writes every answer down."""
+
+
+def place_gang(
+    members: Sequence[Pod],
+    table: NodeTable,
+    profile: Profile,
+    *,
+    missing: int,
+    decide: Decide = decide_alone,
+) -> tuple[Placements, NoFit | None]:
+    """Assume as many members as fit, if they are at least `missing`; else assume none. Also say why one did not fit.
+
+    Each member sees the ones before it, so a policy can bring them close together. With fewer placed than are missing,
+    the table is left as it was found.
+    """
+    placed: Placements = []
+    first_refusal: NoFit | None = None
+    refused: set[Shape] = set()
+    left_out = 0
+    for pod in members:
+        # Room only shrinks while the gang is placed: once one of a shape fits nowhere, the rest of them do not either.
+        outcome = None if pod.shape in refused else decide(pod, table, profile)
+        if isinstance(outcome, Placement):
+            table.assume(pod, outcome)
+            placed.append((pod, outcome))
+            continue
+        if outcome is not None:
+            first_refusal = first_refusal or outcome
+            refused.add(pod.shape)
+        left_out += 1
+        if len(members) - left_out < missing:
+            break
+    if len(placed) >= missing:
+        return placed, first_refusal
+    for pod, _ in reversed(placed):
+        table.forget(pod.uid)
+    return [], first_refusal

@@ -1,0 +1,177 @@
+"""Remembered answers: one column of verdicts and scores for each pod shape, recomputed for touched nodes alone."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from foresail.core.model import Nodes, Pod, Rows
+from foresail.core.profile import Profile, UsedFilter
+from foresail.core.table import NodeTable
+
+CODES_PER_FILTER = 256
+"""A verdict is `filter number × 256 + the filter's code`, counting filters from 0; 0 is a pass."""
+
+_MOST_BYTES = 2 << 30
+
+
+class RowWiseWarning(UserWarning):
+    """A policy that says nothing about being row-wise turned out not to be."""
+
+
+class Column:
+    """What one profile thinks of every node for one pod shape, as of `cursor` touches of the table.
+
+    `verdict` and `raw` are in row order. `total` is in rank order, -inf where a filter refuses, and filled only
+    where the profile's totals can be remembered.
+    """
+
+    __slots__ = ("cursor", "filters", "raw", "total", "verdict")
+
+    def __init__(self, count: int, scores: int, filters: list[tuple[int, UsedFilter]]) -> None:
+        self.cursor = -1
+        self.verdict: npt.NDArray[np.uint16] = np.zeros(count, dtype=np.uint16)
+        self.total = np.full(count, -np.inf)
+        self.raw = [np.zeros(count) for _ in range(scores)]
+        self.filters = filters
+
+
+class Memory:
+    """The columns of one profile over one node table.
+
+    The columns looked at least recently are dropped when they would outgrow two gigabytes.
+    """
+
+    def __init__(self, table: NodeTable, profile: Profile) -> None:
+        self._table = table
+        self._profile = profile
+        self._structure = table.structure
+        self._columns: OrderedDict[int, Column] = OrderedDict()
+        self._decisions = 0
+        self._set_up()
+
+    def _set_up(self) -> None:
+        profile = self._profile
+        self._columns.clear()
+        self._structure = self._table.structure
+        self.keeps_totals = profile.remembers_totals
+        self.scores = [used for used in profile.scores if used.row_wise is not False]
+        self._filters = [(at, used) for at, used in enumerate(profile.filters) if used.row_wise is not False]
+        self._audited = [used for used in profile.plugins if used.row_wise is None]
+        raw_columns = 0 if self.keeps_totals else len(self.scores)
+        bytes_each = max(1, self._table.count * (10 + 8 * raw_columns))
+        self._most_columns = max(1, _MOST_BYTES // bytes_each)
+
+    def column(self, pod: Pod) -> Column:
+        """The up-to-date column for a pod's shape."""
+        table = self._table
+        if self._structure != table.structure:
+            self._set_up()
+        self._decisions += 1
+        if self._audited and self._decisions & (self._decisions - 1) == 0:
+            self._audit(pod)
+        key = pod.shape.key
+        column = self._columns.get(key)
+        if column is None:
+            return self._new_column(pod)
+        if len(self._columns) == self._most_columns:
+            self._columns.move_to_end(key)
+        if column.cursor != table.touches:
+            rows = table.touched_since(column.cursor)
+            column.cursor = table.touches
+            self._refresh(column, pod, table.every_row if rows is None else rows)
+        return column
+
+    def _new_column(self, pod: Pod) -> Column:
+        if self._audited:
+            self._audit(pod)
+        if len(self._columns) >= self._most_columns:
+            self._columns.popitem(last=False)
+        column = self._columns[pod.shape.key] = self._computed_column(pod)
+        return column
+
+    def _computed_column(self, pod: Pod) -> Column:
+        table = self._table
+        filters = [(at, used) for at, used in self._filters if not used.skips(pod, table.all)]
+        column = Column(table.count, 0 if self.keeps_totals else len(self.scores), filters)
+        column.cursor = table.touches
+        self._refresh(column, pod, table.every_row)
+        return column
+
+    def _refresh(self, column: Column, pod: Pod, rows: Rows) -> None:
+        table = self._table
+        column.verdict[rows] = 0
+        passing = rows
+        for at, used in column.filters:
+            codes = used.refuses(pod, Nodes(table, passing))
+            if codes.any():
+                refused = codes != 0
+                column.verdict[passing[refused]] = codes[refused].astype(np.uint16) + at * CODES_PER_FILTER
+                passing = passing[~refused]
+        if not self.keeps_totals:
+            nodes = Nodes(table, passing)
+            for raw, used in zip(column.raw, self.scores, strict=True):
+                raw[passing] = used.score(pod, nodes)
+            return
+        if len(passing) < len(rows):
+            column.total[table.place[rows]] = -np.inf
+        if len(passing):
+            column.total[table.place[passing]] = self._totals(pod, Nodes(table, passing))
+
+    def _totals(self, pod: Pod, nodes: Nodes) -> npt.NDArray[np.float64]:
+        scores = self.scores
+        if len(scores) == 1:
+            # A lone score needs no weight: any positive one leaves the order as it is.
+            return scores[0].score(pod, nodes)
+        return sum_scores([(used.weight, used.score(pod, nodes)) for used in scores], len(nodes))
+
+    def _audit(self, pod: Pod) -> None:
+        """Ask the plug-ins that declare nothing once about all nodes and once about every other one.
+
+        Where the answers differ, or differ from what is remembered, remembering was wrong and ends.
+        """
+        table = self._table
+        part = table.every_row[:: 2 if table.count > 1 else 1]
+        stale = not self._is_up_to_date(pod)
+        for used in self._audited:
+            ask: Callable[[Pod, Nodes], npt.NDArray[Any]] = used.refuses if isinstance(used, UsedFilter) else used.score
+            if not stale and np.array_equal(ask(pod, Nodes(table, part)), ask(pod, table.all)[part], equal_nan=True):
+                continue
+            used.row_wise = False
+            warnings.warn(
+                f'policy "{used.name}" gives a node another score when other nodes are asked about too; from decision '
+                f"{self._decisions} on it is asked about all nodes every time. Declare row_wise = False in its class",
+                RowWiseWarning,
+                stacklevel=2,
+            )
+        if any(used.row_wise is False for used in self._audited):
+            self._set_up()
+
+    def _is_up_to_date(self, pod: Pod) -> bool:
+        """Whether the remembered column of this pod's shape is what the plug-ins say now."""
+        column = self._columns.get(pod.shape.key)
+        if column is None:
+            return True
+        rows = self._table.touched_since(column.cursor)
+        column.cursor = self._table.touches
+        self._refresh(column, pod, self._table.every_row if rows is None else rows)
+        fresh = self._computed_column(pod)
+        return all(
+            np.array_equal(old, new, equal_nan=True)
+            for old, new in zip(
+                (column.verdict, column.total, *column.raw), (fresh.verdict, fresh.total, *fresh.raw), strict=True
+            )
+        )
+
+
+def sum_scores(weighted: list[tuple[float, npt.NDArray[np.float64]]], count: int) -> npt.NDArray[np.float64]:
+    """Weighted sum, always in the order of the profile, so that totals are the same to the last bit."""
+    total = np.zeros(count)
+    for weight, scores in weighted:
+        total += weight * scores
+    return total

@@ -1,0 +1,89 @@
+"""The contract: what a filter, a score and a device rule look like to the core.
+
+A plug-in is a plain object with one of the methods below; it need not inherit from anything.
+
+Row-wise plug-ins
+-----------------
+A plug-in is row-wise when a node's answer depends on that node and the pod's shape alone. The core then remembers its
+answers and asks again only for nodes that changed. A plug-in says so with `row_wise = True`, or that it looks at other
+nodes, at the pod's name or at a random number with `row_wise = False`. One that says nothing is taken for row-wise but
+audited: now and then the core asks about all nodes again, and at the first disagreement stops remembering.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from foresail.core.model import Codes, Mask, Nodes, Pod, Scores
+from foresail.core.spec import Workload
+
+
+@runtime_checkable
+class Filter(Protocol):
+    """Which nodes could take the pod; `reason` completes "420 nodes …"."""
+
+    reason: str
+
+    def passes(self, pod: Pod, nodes: Nodes) -> Mask: ...
+
+
+@runtime_checkable
+class ReasonedFilter(Protocol):
+    """A filter with more than one reason: it answers with codes and can say what a code means."""
+
+    def refuses(self, pod: Pod, nodes: Nodes) -> Codes: ...
+
+    def why(self, pod: Pod, code: int) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class Skippable(Protocol):
+    """A filter that can tell from the pod and from labels, taints and cordons alone that it would pass every node."""
+
+    def skips(self, pod: Pod, nodes: Nodes) -> bool: ...
+
+
+@runtime_checkable
+class Score(Protocol):
+    """How good each node is for the pod."""
+
+    def score(self, pod: Pod, nodes: Nodes) -> Scores: ...
+
+
+@runtime_checkable
+class Normalizing(Protocol):
+    """A score that is rescaled over the feasible nodes before it is weighted.
+
+    `keeps_best` promises that the best raw score stays the best, so that a lone score need not be rescaled at all.
+    """
+
+    keeps_best: bool
+
+    def normalize(self, pod: Pod, nodes: Nodes, raw: Scores) -> Scores: ...
+
+
+@runtime_checkable
+class DeviceRule(Protocol):
+    """Which GPU devices of the chosen node the pod gets. Called only for pods that ask for GPUs."""
+
+    def devices(self, pod: Pod, nodes: Nodes, row: int) -> tuple[int, ...]: ...
+
+
+@runtime_checkable
+class Learning(Protocol):
+    """A plug-in that wants to know the expected pods before the first decision."""
+
+    def learn(self, workload: Workload, nodes: Nodes) -> None: ...
+
+
+@runtime_checkable
+class Seeded(Protocol):
+    """A plug-in that draws random numbers; it is told the run's seed before the first decision."""
+
+    def seed(self, seed: int) -> None: ...
+
+
+def is_row_wise(plugin: Any) -> bool | None:
+    """True or False where the plug-in says so, None where it says nothing and must be audited."""
+    declared = getattr(plugin, "row_wise", None)
+    return None if declared is None else bool(declared)

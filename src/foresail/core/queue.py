@@ -1,0 +1,315 @@
+"""Pods that wait: by priority, then by time; asleep while nothing has happened that could help them.
+
+Pods that ask the same stand in one lane. Whether a pod fits depends on what it asks and on the nodes, so when the first
+of a lane fits nowhere, the others need not be tried: the lane sleeps until something wakes it, and pods that ask
+something else pass it by. A gang is a lane of its own, which is ready once enough members stand in it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+
+from foresail.core.clock import Clock
+from foresail.core.model import Pod
+from foresail.core.spec import Gang
+
+Order = tuple[int, float, int]
+"""Higher priority first, then earlier arrival, then the order of submission; no two waiting pods share one."""
+
+_NEVER_S = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a lane that fitted nowhere stays away even if woken: doubling from `first_s` up to `most_s`."""
+
+    first_s: float = 1.0
+    most_s: float = 10.0
+
+    def pause_s(self, failures: int) -> float:
+        """How long after this many failures in a row."""
+        return min(self.most_s, self.first_s * 2.0 ** min(failures - 1, 60))
+
+
+NO_BACKOFF = Backoff(0.0, 0.0)
+
+
+class Lane:
+    """The pods of one shape, or of one gang, in their order."""
+
+    __slots__ = (
+        "asleep",
+        "deadline_s",
+        "failures",
+        "gang",
+        "key",
+        "not_before_s",
+        "offered",
+        "placed",
+        "pods",
+        "started",
+        "waiting",
+        "woken",
+    )
+
+    def __init__(self, key: Hashable, gang: Gang | None) -> None:
+        self.key = key
+        self.gang = gang
+        self.pods: list[tuple[Order, Pod]] = []
+        """A heap; entries of pods that were removed stay in it until they come to its head."""
+        self.waiting = 0
+        """How many of the entries are of pods that still wait."""
+        self.offered: Order | None = None
+        """Under which order the lane stands among the ready ones."""
+        self.asleep = False
+        self.woken = False
+        """Roused from its sleep, but its backoff has not ended."""
+        self.failures = 0
+        self.not_before_s = 0.0
+        self.placed = 0
+        """Members of a gang that have their node, or have had it and are finished."""
+        self.started = False
+        """Whether a gang has had enough members placed together; from then on each member is placed by itself."""
+        self.deadline_s = _NEVER_S
+        """When a gang that has not started is given up."""
+
+    @property
+    def missing(self) -> int:
+        """How many more members must find room together before a gang starts."""
+        return 0 if self.gang is None or self.started else max(0, self.gang.min_members - self.placed)
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.asleep and self.waiting > 0 and self.waiting >= self.missing
+
+
+class Queue:
+    """All waiting pods. `pop` hands out the next lane's turn; `done` and `sleep` say how it went."""
+
+    def __init__(self, clock: Clock, *, backoff: Backoff = NO_BACKOFF) -> None:
+        self._clock = clock
+        self._backoff = backoff
+        self._lanes: dict[Hashable, Lane] = {}
+        self._asleep: dict[Hashable, Lane] = {}
+        self._ready: list[tuple[Order, int, Lane]] = []
+        self._backing_off: list[tuple[float, int, Lane]] = []
+        self._deadlines: list[tuple[float, int, Lane]] = []
+        self._waiting: dict[Hashable, tuple[int, Lane]] = {}
+        self._sequence = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, uid: Hashable) -> bool:
+        return uid in self._waiting
+
+    def __iter__(self) -> Iterator[Pod]:
+        """Waiting pods, lane by lane."""
+        for lane in self._lanes.values():
+            yield from self._in_order(lane)
+
+    @property
+    def has_sleepers(self) -> bool:
+        """Whether there is anyone to wake."""
+        return bool(self._asleep)
+
+    # --- coming and going ------------------------------------------------------------------------------------------
+
+    def add(self, pod: Pod, *, again: bool = False) -> None:
+        """Let a pod wait. `again`: it has had a node and lost it, so its gang has one member less in place."""
+        if pod.uid in self._waiting:
+            raise ValueError(f"{pod.name} is already waiting")
+        lane = self._lane(pod)
+        if again and lane.placed:
+            lane.placed -= 1
+        sequence = next(self._sequence)
+        self._waiting[pod.uid] = (sequence, lane)
+        heapq.heappush(lane.pods, ((-pod.priority, pod.arrival_s, sequence), pod))
+        lane.waiting += 1
+        # One more of a shape that fits nowhere is no news, but one more member may make a gang fit.
+        if lane.gang is not None and lane.key in self._asleep:
+            self._rouse(lane)
+        self._offer(lane)
+
+    def remove(self, uid: Hashable) -> None:
+        """Forget a waiting pod, for instance because it was deleted; one that does not wait is none to forget."""
+        if uid in self._waiting:
+            _, lane = self._waiting.pop(uid)
+            lane.waiting -= 1
+            self._drop_if_over(lane)
+
+    def restart(self, gang: Gang) -> None:
+        """The gang has lost its start: it must find room together anew, and its timeout counts from now."""
+        lane = self._lanes.get(("gang", gang.name))
+        if lane is not None and lane.started:
+            lane.started = False
+            lane.offered = None
+            self._set_deadline(lane, gang)
+            self._offer(lane)
+
+    def _lane(self, pod: Pod) -> Lane:
+        key: Hashable = pod.shape if pod.gang is None else ("gang", pod.gang.name)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(key, pod.gang)
+            if pod.gang is not None:
+                self._set_deadline(lane, pod.gang)
+        return lane
+
+    def _set_deadline(self, lane: Lane, gang: Gang) -> None:
+        lane.deadline_s = self._clock.now() + gang.timeout_s
+        heapq.heappush(self._deadlines, (lane.deadline_s, next(self._sequence), lane))
+
+    def _drop_if_over(self, lane: Lane) -> None:
+        """Forget a lane in which nobody waits, unless it must remember that its gang has begun."""
+        if not lane.waiting and not lane.placed:
+            self._drop(lane)
+
+    def _drop(self, lane: Lane) -> None:
+        lane.offered = None
+        self._lanes.pop(lane.key, None)
+        self._asleep.pop(lane.key, None)
+
+    # --- turns -----------------------------------------------------------------------------------------------------
+
+    def pop(self) -> tuple[Lane, list[Pod]] | None:
+        """The lane whose turn it is and the pods to place: one, or all present members of a gang. They keep waiting
+        until `done` or `sleep` says how it went.
+        """
+        self._end_backoffs()
+        while self._ready:
+            order, _, lane = heapq.heappop(self._ready)
+            if order != lane.offered:
+                continue  # the lane has moved on since this entry was made
+            lane.offered = None
+            if not lane.is_ready:
+                continue
+            if self._head(lane)[0] != order:
+                self._offer(lane)  # its first pod was removed; the next one may have to let others pass
+                continue
+            return lane, [lane.pods[0][1]] if lane.gang is None else self._in_order(lane)
+        return None
+
+    def done(self, lane: Lane, placed: list[Pod]) -> None:
+        """These pods of the lane have their node; the next of the lane may follow."""
+        for pod in placed:
+            del self._waiting[pod.uid]
+        lane.waiting -= len(placed)
+        lane.failures = 0
+        if lane.gang is not None:
+            lane.placed += len(placed)
+            lane.started = lane.started or lane.placed >= lane.gang.min_members
+        if lane.waiting:
+            self._offer(lane)
+        else:
+            lane.pods.clear()
+            self._drop_if_over(lane)
+
+    def sleep(self, lane: Lane) -> None:
+        """The lane's turn found no room: let it sleep until something wakes it, and at least for its backoff."""
+        if not lane.waiting:
+            return
+        lane.failures += 1
+        lane.asleep = True
+        lane.woken = False
+        lane.offered = None
+        lane.not_before_s = self._clock.now() + self._backoff.pause_s(lane.failures)
+        self._asleep[lane.key] = lane
+
+    def wake(self, could_help: Callable[[Pod], bool] | None = None) -> None:
+        """Something happened, such as room becoming free; wake the sleeping lanes that it could help."""
+        for lane in list(self._asleep.values()):
+            if could_help is None or any(map(could_help, self._asks(lane))):
+                self._rouse(lane)
+
+    def _asks(self, lane: Lane) -> list[Pod]:
+        """One waiting pod for each different ask in the lane."""
+        if lane.gang is None:
+            return [self._head(lane)[1]]
+        return list({pod.shape: pod for _, pod in lane.pods if pod.uid in self._waiting}.values())
+
+    def _rouse(self, lane: Lane) -> None:
+        self._asleep.pop(lane.key, None)
+        if lane.not_before_s > self._clock.now():
+            lane.woken = True
+            heapq.heappush(self._backing_off, (lane.not_before_s, next(self._sequence), lane))
+            return
+        lane.asleep = False
+        lane.woken = False
+        self._offer(lane)
+
+    def _end_backoffs(self) -> None:
+        now_s = self._clock.now()
+        while self._backing_off and self._backing_off[0][0] <= now_s:
+            _, _, lane = heapq.heappop(self._backing_off)
+            if lane.woken:
+                self._rouse(lane)
+
+    def _offer(self, lane: Lane) -> None:
+        """Put the lane among the ready ones under its first pod's order, unless it stands there already."""
+        if lane.is_ready:
+            order, _ = self._head(lane)
+            if order != lane.offered:
+                lane.offered = order
+                heapq.heappush(self._ready, (order, next(self._sequence), lane))
+
+    def _head(self, lane: Lane) -> tuple[Order, Pod]:
+        """The first entry of a pod that still waits; there must be one."""
+        while not self._is_live(lane.pods[0]):
+            heapq.heappop(lane.pods)
+        return lane.pods[0]
+
+    def _is_live(self, entry: tuple[Order, Pod]) -> bool:
+        """Whether the pod still waits in this place; it may have been removed and added again."""
+        (_, _, sequence), pod = entry
+        waits = self._waiting.get(pod.uid)
+        return waits is not None and waits[0] == sequence
+
+    def _in_order(self, lane: Lane) -> list[Pod]:
+        return [entry[1] for entry in sorted(lane.pods, key=lambda entry: entry[0]) if self._is_live(entry)]
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def next_time_s(self) -> float:
+        """When the queue next needs a look although nothing happens: a backoff ends or a gang's patience does."""
+        while self._backing_off and not self._is_backing_off(self._backing_off[0]):
+            heapq.heappop(self._backing_off)
+        while self._deadlines and not self._is_due(self._deadlines[0]):
+            heapq.heappop(self._deadlines)
+        return min(
+            self._backing_off[0][0] if self._backing_off else _NEVER_S,
+            self._deadlines[0][0] if self._deadlines else _NEVER_S,
+        )
+
+    def give_up(self) -> list[tuple[Gang, list[Pod], int]]:
+        """Take out the gangs whose timeout has passed; return each with its waiting members and how many were short
+        of what it needs.
+        """
+        given_up = []
+        now_s = self._clock.now()
+        while self._deadlines and self._deadlines[0][0] <= now_s:
+            entry = heapq.heappop(self._deadlines)
+            lane = entry[2]
+            if lane.gang is None or not self._is_due(entry):
+                continue
+            members = self._in_order(lane)
+            short = max(0, lane.missing - len(members))
+            for pod in members:
+                del self._waiting[pod.uid]
+            lane.waiting = 0
+            self._drop(lane)
+            if members:
+                given_up.append((lane.gang, members, short))
+        return given_up
+
+    def _is_backing_off(self, entry: tuple[float, int, Lane]) -> bool:
+        time_s, _, lane = entry
+        return lane.woken and lane.not_before_s == time_s and self._lanes.get(lane.key) is lane
+
+    def _is_due(self, entry: tuple[float, int, Lane]) -> bool:
+        """Whether this is still when the gang is to be given up: it waits, has not started, nor begun to wait anew."""
+        time_s, _, lane = entry
+        return not lane.started and lane.deadline_s == time_s and self._lanes.get(lane.key) is lane

@@ -1,0 +1,216 @@
+"""Fragmentation gradient descent: prefer the node whose idle GPUs the pod makes least useless to typical pods."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from foresail.core.model import Nodes, Pod, Scores
+from foresail.core.spec import Workload
+from foresail.core.table import CPU
+from foresail.errors import OptionError, PolicyError
+from foresail.policies.fragmentation import CLASSES, TypicalPods, add_classes, fragment_milli
+
+
+class Fgd:
+    r"""Place the pod where fragmentation grows least, after Weng et al., "Beware of Fragmentation" (ATC '23).
+
+    Δ = F(before) − F(after) in milli-GPU, F the idle milli that a typical pod could not use.
+    score = trunc(levels · σ(Δ/1000)) with the logistic σ. A GPU share tries every device that has room and gets the
+    one with the best score, the first on ties.
+    """
+
+    row_wise = True
+
+    def __init__(self, *, levels: int = 100, cover: float = 0.95) -> None:
+        """`levels`: how finely scores are told apart. `cover`: part of the workload that counts as typical."""
+        if levels < 1:
+            raise OptionError(f"fgd: levels is {levels}; at least 1 is needed (the published policy has 100)")
+        if not 0 < cover <= 1:
+            raise OptionError(f"fgd: cover is {cover}; it is a part of the workload, above 0 and at most 1")
+        self._levels = levels
+        self._cover = cover
+        self._typical: TypicalPods | None = None
+        self._columns: tuple[Any, ...] = ()
+
+    def learn(self, workload: Workload, nodes: Nodes) -> None:
+        self._typical = TypicalPods.of(workload, nodes.table.models, cover=self._cover)
+        self._columns = self._typical.columns
+
+    def score(self, pod: Pod, nodes: Nodes) -> Scores:
+        if self._typical is None:
+            raise PolicyError("fgd has not seen a workload yet, so it knows no typical pods; call profile.learn first")
+        table, shape = nodes.table, pod.shape
+        scores: Scores = _scores(
+            nodes.index,
+            table.free,
+            table.gpu_free,
+            table.gpu_model,
+            shape.request[CPU],
+            shape.gpu_count,
+            shape.gpu_milli,
+            shape.is_share,
+            self._levels,
+            *self._columns,
+        )
+        return scores
+
+    def devices(self, pod: Pod, nodes: Nodes, row: int) -> tuple[int, ...]:
+        table, shape = nodes.table, pod.shape
+        free = table.gpu_free[row]
+        if not shape.is_share:
+            return tuple(np.flatnonzero(free >= shape.gpu_milli)[: shape.gpu_count].tolist())
+        _, device = _best_device(
+            table.free[row, CPU],
+            free,
+            table.gpu_model[row],
+            shape.request[CPU],
+            shape.gpu_milli,
+            self._levels,
+            *self._columns,
+        )
+        return (device,)
+
+
+@njit(cache=True)
+def _levels_of(delta_milli: float, levels: int) -> int:
+    return int(levels * (1.0 / (1.0 + math.exp(-delta_milli / 1000.0))))
+
+
+@njit(cache=True)
+def _best_device(
+    cpu_free: int,
+    free: Any,
+    model: int,
+    cpu_request: int,
+    gpu_milli: int,
+    levels: int,
+    cpu_milli: Any,
+    gpu_count: Any,
+    share: Any,
+    gammas: Any,
+    gamma_at: Any,
+    allowed: Any,
+) -> tuple[int, int]:
+    """The best score of a GPU share on one node, and the first device that gives it."""
+    fitting = np.empty(len(gammas), dtype=np.int64)
+    below = np.empty(len(gammas), dtype=np.int64)
+    classes = np.empty(CLASSES)
+    add_classes(cpu_free, free, model, cpu_milli, gpu_count, share, gammas, gamma_at, allowed, fitting, below, classes)
+    before = fragment_milli(classes)
+    after = free.copy()
+    best, chosen = -1, -1
+    for device in range(len(free)):
+        if free[device] < gpu_milli:
+            continue
+        repeated = False
+        for earlier in range(device):
+            repeated = repeated or free[earlier] == free[device]
+        if repeated:
+            continue
+        after[device] -= gpu_milli
+        add_classes(
+            cpu_free - cpu_request,
+            after,
+            model,
+            cpu_milli,
+            gpu_count,
+            share,
+            gammas,
+            gamma_at,
+            allowed,
+            fitting,
+            below,
+            classes,
+        )
+        after[device] += gpu_milli
+        score = _levels_of(before - fragment_milli(classes), levels)
+        if score > best:
+            best, chosen = score, device
+    return best, chosen
+
+
+@njit(cache=True)
+def _scores(
+    rows: Any,
+    free: Any,
+    gpu_free: Any,
+    gpu_model: Any,
+    cpu_request: int,
+    pod_gpu_count: int,
+    pod_gpu_milli: int,
+    is_share: bool,  # noqa: FBT001 - a kernel takes its arguments by position
+    levels: int,
+    cpu_milli: Any,
+    gpu_count: Any,
+    share: Any,
+    gammas: Any,
+    gamma_at: Any,
+    allowed: Any,
+) -> Any:
+    scores = np.empty(len(rows), dtype=np.int64)
+    fitting = np.empty(len(gammas), dtype=np.int64)
+    below = np.empty(len(gammas), dtype=np.int64)
+    classes = np.empty(CLASSES)
+    after = np.empty(gpu_free.shape[1], dtype=np.int64)
+    for at in range(len(rows)):
+        row = rows[at]
+        cpu_free = free[row, CPU]
+        if is_share:
+            best, _ = _best_device(
+                cpu_free,
+                gpu_free[row],
+                gpu_model[row],
+                cpu_request,
+                pod_gpu_milli,
+                levels,
+                cpu_milli,
+                gpu_count,
+                share,
+                gammas,
+                gamma_at,
+                allowed,
+            )
+            scores[at] = best
+            continue
+        model = gpu_model[row]
+        add_classes(
+            cpu_free,
+            gpu_free[row],
+            model,
+            cpu_milli,
+            gpu_count,
+            share,
+            gammas,
+            gamma_at,
+            allowed,
+            fitting,
+            below,
+            classes,
+        )
+        before = fragment_milli(classes)
+        wanted = pod_gpu_count
+        for device in range(len(after)):
+            after[device] = gpu_free[row, device]
+            if wanted > 0 and after[device] >= pod_gpu_milli:
+                after[device] -= pod_gpu_milli
+                wanted -= 1
+        add_classes(
+            cpu_free - cpu_request,
+            after,
+            model,
+            cpu_milli,
+            gpu_count,
+            share,
+            gammas,
+            gamma_at,
+            allowed,
+            fitting,
+            below,
+            classes,
+        )
+        scores[at] = _levels_of(before - fragment_milli(classes), levels)
+    return scores

@@ -1,0 +1,148 @@
+"""GPU fragmentation: how much of a node's idle GPU the typical pods of a workload could not use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from foresail.core.spec import Workload
+
+Q1_LACK_BOTH, Q2_LACK_GPU, Q3_SATISFIED, Q4_LACK_CPU, XL_SATISFIED, XR_LACK_CPU, NO_ACCESS = range(7)
+CLASSES = 7
+
+
+@dataclass(slots=True)
+class TypicalPods:
+    """The most frequent asks of a workload, the most frequent first; one row an ask.
+
+    `share` sums to 1; `weight` is the same as whole counts. `gamma_at` says where an ask's per-device milli stands in
+    `gammas`, the distinct ones in rising order. `allowed` has one column a GPU model of the node table.
+    """
+
+    cpu_milli: npt.NDArray[np.int64]
+    gpu_milli: npt.NDArray[np.int64]
+    gpu_count: npt.NDArray[np.int64]
+    gpu_spec: list[str]
+    weight: npt.NDArray[np.int64]
+    share: npt.NDArray[np.float64]
+    gammas: npt.NDArray[np.int64]
+    gamma_at: npt.NDArray[np.int64]
+    allowed: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, workload: Workload, models: list[str], *, cover: float = 0.95) -> TypicalPods:
+        """The asks that together make up at least `cover` of the workload; memory does not tell asks apart."""
+        counts: Counter[tuple[int, int, int, str]] = Counter()
+        per_spec = np.bincount(workload.spec_of, minlength=len(workload.specs))
+        for spec, count in zip(workload.specs, per_spec.tolist(), strict=True):
+            counts[spec.cpu_milli, spec.gpu_milli, spec.gpu_count, "|".join(spec.gpu_models)] += count
+        ranked = sorted(((count, *ask) for ask, count in counts.items() if count), reverse=True)
+        total = max(1, len(workload))
+        taken = []
+        covered = 0
+        for row in ranked:
+            if covered >= cover * total:
+                break
+            taken.append(row)
+            covered += row[0]
+        weight = np.array([row[0] for row in taken], dtype=np.int64)
+        gpu_milli = np.array([row[2] for row in taken], dtype=np.int64)
+        gammas, gamma_at = np.unique(gpu_milli, return_inverse=True)
+        specs = [row[4] for row in taken]
+        return cls(
+            cpu_milli=np.array([row[1] for row in taken], dtype=np.int64),
+            gpu_milli=gpu_milli,
+            gpu_count=np.array([row[3] for row in taken], dtype=np.int64),
+            gpu_spec=specs,
+            weight=weight,
+            # Two divisions, not one: the published shares are made so, and a truncated score feels the last bit.
+            share=(weight / total) / (max(1, covered) / total),
+            gammas=gammas,
+            gamma_at=gamma_at.astype(np.int64),
+            allowed=np.array(
+                [[not spec or model in spec.split("|") for model in models] for spec in specs], dtype=np.bool_
+            )
+            if specs
+            else np.zeros((0, len(models)), dtype=np.bool_),
+        )
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """What the kernels take, in their order."""
+        return self.cpu_milli, self.gpu_count, self.share, self.gammas, self.gamma_at, self.allowed
+
+
+@njit(cache=True, inline="always")
+def _count_by_gamma(free: Any, gammas: Any, fitting: Any, below: Any) -> int:
+    """For each distinct ask per device: how many devices have that much, and what the others hold together."""
+    idle = 0
+    for device in range(len(free)):
+        idle += free[device]
+    for at in range(len(gammas)):
+        gamma = gammas[at]
+        enough = 0
+        short = 0
+        for device in range(len(free)):
+            if free[device] >= gamma:
+                enough += 1
+            else:
+                short += free[device]
+        fitting[at] = enough
+        below[at] = short
+    return idle
+
+
+@njit(cache=True)
+def add_classes(
+    cpu_free: int,
+    free: Any,
+    model: int,
+    cpu_milli: Any,
+    gpu_count: Any,
+    share: Any,
+    gammas: Any,
+    gamma_at: Any,
+    allowed: Any,
+    fitting: Any,
+    below: Any,
+    out: Any,
+) -> None:
+    """Write a node's idle milli by class into `out`, weighted by how typical each ask is; shape (7,).
+
+    The sums run over the asks in their order and class by class: scores are truncated, so the last bit counts. Whole
+    weights in `share` and a whole-number `out` give exact sums instead.
+    """
+    out[:] = 0
+    idle = _count_by_gamma(free, gammas, fitting, below)
+    if idle == 0:
+        return
+    for ask in range(len(cpu_milli)):
+        at = gamma_at[ask]
+        enough_cpu = cpu_free >= cpu_milli[ask]
+        if gammas[at] == 0:
+            out[XL_SATISFIED if enough_cpu else XR_LACK_CPU] += share[ask] * idle
+        elif not allowed[ask, model]:
+            out[NO_ACCESS] += share[ask] * idle
+        elif fitting[at] >= gpu_count[ask]:
+            if enough_cpu:
+                out[Q2_LACK_GPU] += share[ask] * below[at]
+                out[Q3_SATISFIED] += share[ask] * (idle - below[at])
+            else:
+                out[Q4_LACK_CPU] += share[ask] * idle
+        else:
+            out[Q2_LACK_GPU if enough_cpu else Q1_LACK_BOTH] += share[ask] * idle
+
+
+@njit(cache=True)
+def fragment_milli(classes: Any) -> float:
+    """All classes but the satisfied one."""
+    total = 0.0
+    for at in range(CLASSES):
+        if at != Q3_SATISFIED:
+            total += classes[at]
+    return total
