@@ -1,0 +1,1 @@
+"""Inputs: reading, checking, making and labelling traces."""

@@ -1,0 +1,151 @@
+"""A trace: the nodes of a cluster and the pods that come to it, read from the files a user names."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from foresail.core.spec import NodeSpec, Workload
+from foresail.errors import InputError
+from foresail.traces import openb
+from foresail.traces.checks import Finding, Findings, Ints, check_fit, check_nodes, check_workload
+
+_TABLE_ENDINGS = frozenset({".csv", ".parquet"})
+_OBJECT_ENDINGS = frozenset({".yaml", ".yml", ".json"})
+_OPENB_PREFIX = "openb_pod_list_"
+
+
+@dataclass(slots=True)
+class Trace:
+    """Nodes and pods, and where they came from.
+
+    `sources` maps each file, as it was named, to the SHA-256 of its bytes. `dropped_rows` counts bad rows that were
+    left out because the user asked for it.
+    """
+
+    name: str
+    nodes: list[NodeSpec]
+    workload: Workload
+    sources: dict[str, str]
+    dropped_rows: int = 0
+
+
+class _Reader(Protocol):
+    """What a module for one kind of file offers."""
+
+    def read_nodes(self, path: str | Path, *, skip_bad_rows: bool = False) -> tuple[list[NodeSpec], int]: ...
+
+    def read_pods(
+        self, path: str | Path, *, models: frozenset[str] | None = None, skip_bad_rows: bool = False
+    ) -> tuple[Workload, int]: ...
+
+
+def load(nodes_path: str | Path, pods_path: str | Path, *, skip_bad_rows: bool = False) -> Trace:
+    """Read a node list and a pod list; a bad row fails unless bad rows are to be dropped and counted."""
+    nodes, dropped_nodes = load_nodes(nodes_path, skip_bad_rows=skip_bad_rows)
+    workload, dropped_pods = load_workload(pods_path, models=models_of(nodes), skip_bad_rows=skip_bad_rows)
+    return Trace(
+        name=trace_name(pods_path),
+        nodes=nodes,
+        workload=workload,
+        sources={str(path): sha256_of(path) for path in (nodes_path, pods_path)},
+        dropped_rows=dropped_nodes + dropped_pods,
+    )
+
+
+def load_nodes(path: str | Path, *, skip_bad_rows: bool = False) -> tuple[list[NodeSpec], int]:
+    """Read nodes from any known kind of file, and count the bad rows that were dropped."""
+    return _reader(path).read_nodes(path, skip_bad_rows=skip_bad_rows)
+
+
+def load_workload(
+    path: str | Path, *, models: frozenset[str] | None = None, skip_bad_rows: bool = False
+) -> tuple[Workload, int]:
+    """Read pods from any known kind of file, and count the bad rows that were dropped.
+
+    With `models` a GPU pod that names only other models is bad: it could never be placed.
+    """
+    return _reader(path).read_pods(path, models=models, skip_bad_rows=skip_bad_rows)
+
+
+def models_of(nodes: list[NodeSpec]) -> frozenset[str]:
+    return frozenset(node.gpu_model for node in nodes if node.gpu_model)
+
+
+def trace_name(pods_path: str | Path) -> str:
+    """The pod list's name, short for the public traces: `openb_pod_list_default.csv` is `default`."""
+    return Path(pods_path).stem.removeprefix(_OPENB_PREFIX)
+
+
+def sha256_of(path: str | Path) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check(nodes_path: str | Path | None, pods_path: str | Path | None) -> list[Finding]:
+    """List everything that is wrong or odd with a node list, a pod list, or both together."""
+    found: list[Findings] = []
+    nodes: list[NodeSpec] | None = None
+    if nodes_path is not None:
+        found.append(Findings(str(nodes_path)))
+        nodes = _checked_nodes(nodes_path, found[-1])
+    if pods_path is not None:
+        found.append(Findings(str(pods_path)))
+        _check_pods(pods_path, nodes, found[-1])
+    return [finding for findings in found for finding in findings]
+
+
+def _checked_nodes(path: str | Path, findings: Findings) -> list[NodeSpec] | None:
+    lines: Ints | None = None
+    try:
+        if _is_table(path):
+            nodes, lines = openb.nodes_with_lines(path, findings)
+        else:
+            nodes, _ = load_nodes(path)
+    except InputError as error:
+        _note_failure(error, findings)
+        return None
+    check_nodes(nodes, findings, lines)
+    return nodes or None
+
+
+def _check_pods(path: str | Path, nodes: list[NodeSpec] | None, findings: Findings) -> None:
+    lines: Ints | None = None
+    try:
+        if _is_table(path):
+            workload, lines = openb.pods_with_lines(path, findings, None if nodes is None else models_of(nodes))
+        else:
+            workload, _ = load_workload(path)
+    except InputError as error:
+        _note_failure(error, findings)
+        return
+    check_workload(workload, findings, lines)
+    if nodes is not None:
+        check_fit(nodes, workload, findings, lines)
+
+
+def _note_failure(error: InputError, findings: Findings) -> None:
+    """Keep a failure as a finding, unless the reader has noted it already before it raised."""
+    if not any(finding.severity == "error" for finding in findings):
+        place = error.path if error.line is None else f"{error.path}:{error.line}"
+        findings.add("FS100", str(error).removeprefix(f"{place}: "), error.line)
+
+
+def _is_table(path: str | Path) -> bool:
+    return Path(path).suffix.lower() in _TABLE_ENDINGS
+
+
+def _reader(path: str | Path) -> _Reader:
+    ending = Path(path).suffix.lower()
+    if ending in _TABLE_ENDINGS:
+        return openb
+    if ending in _OBJECT_ENDINGS:
+        # Only now: reading a CSV should not wait for the YAML library.
+        from foresail.traces import kubernetes  # noqa: PLC0415 - see above
+
+        return kubernetes
+    known = ", ".join(sorted(_TABLE_ENDINGS | _OBJECT_ENDINGS))
+    what = f'the ending "{ending}" is not known' if ending else "the file has no ending"
+    raise InputError(f"{what}; name the file by its format ({known})", path=path)
