@@ -1,0 +1,158 @@
+"""The report: one HTML file with key figures and plots that opens anywhere and fetches nothing."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from foresail import __version__
+from foresail.errors import ResultsError
+from foresail.report import plots
+from foresail.report.heatmap import node_map
+from foresail.report.key_figures import run_labels
+from foresail.report.page import PAGE_CSS, PAGE_SCRIPT
+from foresail.report.results import Run, StoredRun
+from foresail.report.style import Figure
+from foresail.report.tables import comparison_cells, figure_rows
+
+MOST_RUNS_IN_DETAIL = 8
+"""Plots that show a single run are drawn for this many runs; the others are in the shared plots."""
+
+# The browser itself refuses to load anything: a report may be opened where nothing may leave the machine.
+_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def report_figures(runs: Sequence[Run], comparison: Sequence[Mapping[str, Any]] | None = None) -> dict[str, Figure]:
+    """Draw every plot that these runs have data for, by a name that serves as file name and anchor."""
+    shared = {
+        "paired-differences": plots.paired_differences(comparison or []),
+        "allocation-by-load": plots.allocation_by_load(runs),
+        "fragmentation-by-load": plots.fragmentation_by_load(runs),
+        "utilisation": plots.utilisation(runs),
+        "waiting-pods": plots.waiting_pods(runs),
+        "wait-distribution": plots.wait_distribution(runs),
+    }
+    labels = run_labels(runs)
+    single: dict[str, Figure | None] = {}
+    for number, (run, label) in enumerate(list(zip(runs, labels, strict=True))[:MOST_RUNS_IN_DETAIL], start=1):
+        ending = f"-{number}" if len(runs) > 1 else ""
+        single[f"fragment-classes{ending}"] = plots.fragment_classes(run, label)
+        single[f"nodes{ending}"] = node_map(run, label)
+    return {name: figure for name, figure in (shared | single).items() if figure is not None}
+
+
+def render_report(runs: Sequence[Run], *, title: str, comparison: Sequence[Mapping[str, Any]] | None = None) -> str:
+    """Write the whole page as text; the same runs give the same text."""
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - plotly is slow to import and only the page needs it
+
+    figures = report_figures(runs, comparison)
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{html.escape(title)}</title>",
+        f"<style>{PAGE_CSS}</style>",
+        f"<script>{get_plotlyjs()}</script>",
+        "</head>",
+        "<body>",
+        "<main>",
+        f"<header><h1>{html.escape(title)}</h1><p>{_subtitle(runs)}</p></header>",
+        _key_figure_section(runs),
+    ]
+    if comparison:
+        parts.append(_comparison_section(comparison))
+    parts += [f'<figure class="card"><div class="plot" id="{name}"></div></figure>' for name in figures]
+    if len(runs) > MOST_RUNS_IN_DETAIL:
+        parts.append(
+            f'<p class="note">Plots of a single run are shown for the first {MOST_RUNS_IN_DETAIL} '
+            f"of {len(runs)} runs.</p>"
+        )
+    parts += [_details(run, label) for run, label in zip(runs, run_labels(runs), strict=True)]
+    parts += [
+        f"<footer>Made by foresail {html.escape(__version__)}. This page holds its data and needs no network.</footer>",
+        "</main>",
+        f'<script type="application/json" id="figures">{_json_in_html(figures)}</script>',
+        f"<script>{PAGE_SCRIPT}</script>",
+        "</body>",
+        "</html>",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def write_report(
+    path: Path, runs: Sequence[Run], *, title: str, comparison: Sequence[Mapping[str, Any]] | None = None
+) -> None:
+    """Write the page to a file, whole or not at all."""
+    page = render_report(runs, title=title, comparison=comparison)
+    beside = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_text(page, encoding="utf-8", newline="\n")
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be written ({error.strerror}); choose another file with --out") from error
+
+
+def _subtitle(runs: Sequence[Run]) -> str:
+    def listed(name: str, values: Sequence[object]) -> str:
+        unique = list(dict.fromkeys(str(value) for value in values))
+        shown = ", ".join(unique[:6]) + (f" and {len(unique) - 6} more" if len(unique) > 6 else "")
+        return html.escape(f"{name if len(unique) == 1 else name + 's'} {shown}")
+
+    count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    facts = [listed("trace", [run.trace for run in runs]), listed("protocol", [run.protocol for run in runs])]
+    facts.append(listed("seed", [run.seed for run in runs]))
+    gpus = listed("GPU total", [f"{run.total_gpus:,}" for run in runs])
+    return " · ".join([count, *facts, gpus])
+
+
+def _key_figure_section(runs: Sequence[Run]) -> str:
+    head = "".join(f'<th scope="col">{html.escape(label)}</th>' for label in run_labels(runs))
+    body = "".join(
+        f'<tr><th scope="row">{html.escape(label)}</th>'
+        + "".join(f"<td>{'' if cell is None else html.escape(cell.text)}</td>" for cell in cells)
+        + "</tr>"
+        for label, cells in figure_rows(runs)
+    )
+    return (
+        '<section class="card"><h2>Key figures</h2><div class="scroll"><table>'
+        f"<thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
+    )
+
+
+def _comparison_section(comparison: Sequence[Mapping[str, Any]]) -> str:
+    header, rows = comparison_cells(comparison)
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        '<section class="card"><h2>Differences</h2><div class="scroll"><table class="differences">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
+    )
+
+
+def _details(run: Run, label: str) -> str:
+    if isinstance(run, StoredRun):
+        facts: dict[str, Any] = {"folder": str(run.folder), "manifest": run.manifest, "summary": run.summary}
+    else:
+        facts = {"profile": run.profile, "summary": run.summary}
+    text = json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False, default=str)
+    return f"<details><summary>How {html.escape(label)} was run</summary><pre>{html.escape(text)}</pre></details>"
+
+
+def _json_in_html(value: object) -> str:
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    # Inside a script element only "<" can end it; JSON reads the escape as the same character.
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,45 @@
+"""The look of the report page and the few lines of script that draw its plots."""
+
+PAGE_CSS = """
+:root { --paper: #f6f7f9; --card: #ffffff; --ink: #24292f; --soft: #59636e; --line: #dfe3e8; --accent: #0072b2; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #0e1116; --card: #171b22; --ink: #e3e7ec; --soft: #9aa4af; --line: #2c333d; --accent: #56b4e9; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 15px/1.5 system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif; }
+main { max-width: 1180px; margin: 0 auto; padding: 32px 20px 48px; }
+header { border-left: 4px solid var(--accent); padding-left: 16px; margin-bottom: 24px; }
+h1 { font-size: 28px; line-height: 1.2; margin: 0 0 4px; overflow-wrap: anywhere; }
+h2 { font-size: 16px; margin: 0 0 12px; }
+header p, .note, footer { color: var(--soft); margin: 0; overflow-wrap: anywhere; }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 20px; margin: 0 0 20px; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: 6px 14px; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+tr:last-child > * { border-bottom: 0; }
+th:first-child, table.differences td:nth-child(-n+3), table.differences th:nth-child(-n+3) { text-align: left; }
+th:first-child, td:first-child { padding-left: 0; }
+tbody th { font-weight: 400; color: var(--soft); max-width: 460px; overflow: hidden; text-overflow: ellipsis; }
+tbody tr:hover > * { background: color-mix(in srgb, var(--accent) 7%, transparent); }
+details { border: 1px solid var(--line); border-radius: 10px; background: var(--card);
+  padding: 10px 20px; margin-bottom: 10px; }
+summary { cursor: pointer; }
+pre { overflow-x: auto; font-size: 12.5px; }
+footer { margin-top: 28px; font-size: 13px; }
+/* Plotly writes colours into each element; only !important lets one page serve light and dark readers. */
+.plot .main-svg text:not(.hovertext text):not(.hoverlayer text) { fill: var(--ink) !important; }
+.plot .legendtoggle, .plot .bg { fill: transparent !important; }
+@media print { body { background: #fff; } .card { break-inside: avoid; } }
+"""
+
+# Plotly's own set of buttons has one that sends the chart to a company's server. A list of what may be there, rather
+# than of what may not, keeps such a button out of the report whatever a later plotly adds.
+PAGE_SCRIPT = """
+const figures = JSON.parse(document.getElementById("figures").textContent);
+for (const [name, figure] of Object.entries(figures)) {
+  Plotly.newPlot(name, figure.data, figure.layout, {responsive: true, displaylogo: false,
+    modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
+    showSendToCloud: false, plotlyServerURL: "", toImageButtonOptions: {filename: name, scale: 2}});
+}
+"""
