@@ -8,6 +8,10 @@ from typing import Annotated
 import typer
 
 from foresail import __version__
+from foresail.cli import topology, trace
+from foresail.cli.report import report
+from foresail.cli.simulate import EPILOG as SIMULATE_EXAMPLES
+from foresail.cli.simulate import simulate
 from foresail.errors import ForesailError
 
 app = typer.Typer(
@@ -19,6 +23,12 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+app.command(epilog=SIMULATE_EXAMPLES)(simulate)
+app.command()(report)
+app.add_typer(trace.app, name="trace")
+app.add_typer(topology.app, name="topology")
 
 
 def _print_version(wanted: bool) -> None:

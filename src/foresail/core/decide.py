@@ -26,7 +26,10 @@ def decide(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
         place = int(column.total.argmax())
         best = float(column.total[place])
         if best == -np.inf:
-            return no_fit(pod, profile, column.verdict)
+            # Nothing has been touched since the last pod of this shape was refused: the reasons are still the same.
+            if column.reasons is None:
+                column.reasons = count_reasons(pod, profile, column.verdict)
+            return NoFit(pod.name, table.count, column.reasons)
         if profile.tie is not None:
             tied = table.by_rank[np.flatnonzero(column.total == best)]
             place = int(table.place[_break_tie(pod, table, profile, tied)])
@@ -35,7 +38,7 @@ def decide(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
         verdict = full_verdict(pod, table, profile, column)
         rows = np.flatnonzero(verdict == 0)
         if not len(rows):
-            return no_fit(pod, profile, verdict)
+            return NoFit(pod.name, table.count, count_reasons(pod, profile, verdict))
         row, best = _choose(pod, table, profile, memory, column, rows)
     if best != best:  # noqa: PLR0124 - only NaN differs from itself, and argmax finds it first
         raise PolicyError(f"{_names(profile)} scored node {table.names[row]} NaN for {pod.name}")
@@ -88,16 +91,15 @@ def full_verdict(pod: Pod, table: NodeTable, profile: Profile, column: Column) -
     return verdict
 
 
-def no_fit(pod: Pod, profile: Profile, verdict: Verdicts) -> NoFit:
+def count_reasons(pod: Pod, profile: Profile, verdict: Verdicts) -> dict[str, int]:
     """Count the nodes by reason, the most frequent first, equal counts in the order of the filters."""
     counts: dict[str, int] = {}
     per_code = np.bincount(verdict)
-    for code in np.flatnonzero(per_code):
-        used = profile.filters[code // CODES_PER_FILTER]
-        for reason in used.why(pod, int(code) % CODES_PER_FILTER):
-            counts[reason] = counts.get(reason, 0) + int(per_code[code])
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    return NoFit(pod.name, len(verdict), dict(ordered))
+    for code in per_code.nonzero()[0].tolist():
+        if code:
+            for reason in profile.filters[code // CODES_PER_FILTER].why(pod, code % CODES_PER_FILTER):
+                counts[reason] = counts.get(reason, 0) + int(per_code[code])
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
 def _names(profile: Profile) -> str:

@@ -18,6 +18,7 @@ CODES_PER_FILTER = 256
 """A verdict is `filter number × 256 + the filter's code`, counting filters from 0; 0 is a pass."""
 
 _MOST_BYTES = 2 << 30
+_ALL_PASS = np.ones(4096, dtype=np.bool_)
 
 
 class RowWiseWarning(UserWarning):
@@ -28,10 +29,10 @@ class Column:
     """What one profile thinks of every node for one pod shape, as of `cursor` touches of the table.
 
     `verdict` and `raw` are in row order. `total` is in rank order, -inf where a filter refuses, and filled only
-    where the profile's totals can be remembered.
+    where the profile's totals can be remembered. `reasons` counts the verdicts in words once somebody has asked.
     """
 
-    __slots__ = ("cursor", "filters", "raw", "total", "verdict")
+    __slots__ = ("cursor", "filters", "raw", "reasons", "total", "verdict")
 
     def __init__(self, count: int, scores: int, filters: list[tuple[int, UsedFilter]]) -> None:
         self.cursor = -1
@@ -39,6 +40,7 @@ class Column:
         self.total = np.full(count, -np.inf)
         self.raw = [np.zeros(count) for _ in range(scores)]
         self.filters = filters
+        self.reasons: dict[str, int] | None = None
 
 
 class Memory:
@@ -61,6 +63,7 @@ class Memory:
         self._structure = self._table.structure
         self.keeps_totals = profile.remembers_totals
         self.scores = [used for used in profile.scores if used.row_wise is not False]
+        self._verdict_of = [_verdicts_of_filter(at) for at in range(len(profile.filters))]
         self._filters = [(at, used) for at, used in enumerate(profile.filters) if used.row_wise is not False]
         self._audited = [used for used in profile.plugins if used.row_wise is None]
         raw_columns = 0 if self.keeps_totals else len(self.scores)
@@ -105,23 +108,24 @@ class Memory:
 
     def _refresh(self, column: Column, pod: Pod, rows: Rows) -> None:
         table = self._table
-        column.verdict[rows] = 0
+        verdict = np.zeros(len(rows), dtype=np.uint16)
+        passes = _ALL_PASS[: len(rows)] if len(rows) <= len(_ALL_PASS) else np.ones(len(rows), dtype=np.bool_)
         passing = rows
         for at, used in column.filters:
-            codes = used.refuses(pod, Nodes(table, passing))
-            if codes.any():
-                refused = codes != 0
-                column.verdict[passing[refused]] = codes[refused].astype(np.uint16) + at * CODES_PER_FILTER
-                passing = passing[~refused]
+            verdict[passes] = self._verdict_of[at][used.refuses(pod, Nodes(table, passing))]
+            passes = verdict == 0
+            passing = rows[passes]
+        column.verdict[rows] = verdict
+        column.reasons = None
+        nodes = Nodes(table, passing)
         if not self.keeps_totals:
-            nodes = Nodes(table, passing)
-            for raw, used in zip(column.raw, self.scores, strict=True):
-                raw[passing] = used.score(pod, nodes)
+            for raw, used_score in zip(column.raw, self.scores, strict=True):
+                raw[passing] = used_score.score(pod, nodes)
             return
-        if len(passing) < len(rows):
-            column.total[table.place[rows]] = -np.inf
+        totals = np.full(len(rows), -np.inf)
         if len(passing):
-            column.total[table.place[passing]] = self._totals(pod, Nodes(table, passing))
+            totals[passes] = self._totals(pod, nodes)
+        column.total[table.place[rows]] = totals
 
     def _totals(self, pod: Pod, nodes: Nodes) -> npt.NDArray[np.float64]:
         scores = self.scores
@@ -167,6 +171,13 @@ class Memory:
                 (column.verdict, column.total, *column.raw), (fresh.verdict, fresh.total, *fresh.raw), strict=True
             )
         )
+
+
+def _verdicts_of_filter(at: int) -> npt.NDArray[np.uint16]:
+    """The verdict for each code of the filter at this place of the profile; code 0 is a pass for all of them."""
+    verdicts = np.arange(CODES_PER_FILTER, dtype=np.uint16) + np.uint16(at * CODES_PER_FILTER)
+    verdicts[0] = 0
+    return verdicts
 
 
 def sum_scores(weighted: list[tuple[float, npt.NDArray[np.float64]]], count: int) -> npt.NDArray[np.float64]:

@@ -99,10 +99,13 @@ class Profile:
         filters: list[tuple[str, Filter | ReasonedFilter]],
         scores: list[UsedScore],
         devices: DeviceRule,
+        devices_given: bool = False,
         tie: UsedScore | None = None,
         description: dict[str, Any] | None = None,
     ) -> None:
-        """`tie` scores the nodes that share the best total; what then still ties goes to the lowest rank.
+        """`devices` chooses where no score has a rule of its own, or always if `devices_given`.
+
+        `tie` scores the nodes that share the best total; what then still ties goes to the lowest rank.
 
         `description` is the profile as plain data, for manifests.
         """
@@ -113,7 +116,7 @@ class Profile:
         self.scores = scores
         self.tie = tie
         own_rule = next((used.plugin for used in scores if isinstance(used.plugin, DeviceRule)), None)
-        self.devices: DeviceRule = devices if own_rule is None else own_rule
+        self.devices: DeviceRule = devices if devices_given or own_rule is None else own_rule
         self.description = description or {}
 
     @property

@@ -145,7 +145,7 @@ class Queue:
         """The gang has lost its start: it must find room together anew, and its timeout counts from now."""
         lane = self._lanes.get(("gang", gang.name))
         if lane is not None and lane.started:
-            lane.started = False
+            lane.started = lane.placed >= gang.min_members
             lane.offered = None
             self._set_deadline(lane, gang)
             self._offer(lane)
@@ -244,9 +244,9 @@ class Queue:
     def _end_backoffs(self) -> None:
         now_s = self._clock.now()
         while self._backing_off and self._backing_off[0][0] <= now_s:
-            _, _, lane = heapq.heappop(self._backing_off)
-            if lane.woken:
-                self._rouse(lane)
+            entry = heapq.heappop(self._backing_off)
+            if self._is_backing_off(entry):
+                self._rouse(entry[2])
 
     def _offer(self, lane: Lane) -> None:
         """Put the lane among the ready ones under its first pod's order, unless it stands there already."""

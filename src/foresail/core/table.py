@@ -157,12 +157,14 @@ class NodeTable:
 
     def _book(self, pod: Pod, row: int, devices: tuple[int, ...], sign: int) -> None:
         shape = pod.shape
-        self.free[row] -= sign * shape.request
+        free = self.free[row]
+        (np.subtract if sign > 0 else np.add)(free, shape.request, out=free)
         self.pod_count[row] += sign
         if shape.gpu_count:
             milli = sign * shape.gpu_milli
+            gpu_free = self.gpu_free[row]
             for device in devices:
-                self.gpu_free[row, device] -= milli
+                gpu_free[device] -= milli
             self.gpu_pods[row, shape.gpu_kind] += sign
         group = pod.group
         if group:
@@ -211,7 +213,7 @@ class NodeTable:
             return None
         rows = self._touched[cursor:end]
         if end - cursor < 2:
-            return rows
+            return rows  # too few for one to stand twice
         latest: Rows = rows[self._last_touch[rows] == self._positions[cursor:end]]
         return latest
 

@@ -53,7 +53,7 @@ def write_run(folder: Path, result: RunResult, *, manifest_extra: Mapping[str, A
     of arguments) are the usual ones. `overwrite` replaces an earlier results folder and nothing else.
     """
     folder = folder.resolve() if folder.is_symlink() else folder
-    _check_target(folder, overwrite=overwrite)
+    check_target(folder, overwrite=overwrite)
     tables = {name: to_frame(name, columns) for name in FILES if (columns := getattr(result, name)) is not None}
     files = {FILES[name]: _table_bytes(FILES[name], frame) for name, frame in tables.items()}
     files[SUMMARY] = _json_bytes(result.summary)
@@ -254,7 +254,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _check_target(folder: Path, *, overwrite: bool) -> None:
+def check_target(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that a run may not write to: one that is there already, or that holds more than results."""
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():

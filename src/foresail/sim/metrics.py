@@ -32,7 +32,14 @@ class Meter:
         self._totals = np.zeros(_USED + CLASSES, dtype=np.int64)
         self._used_by_row = np.zeros((table.count, _USED), dtype=np.int64)
         self._log = np.zeros((max(events, 16), _USED + CLASSES), dtype=np.int64)
-        self._typical_columns = (
+        self._columns = (
+            table.allocatable,
+            table.free,
+            table.gpu_free,
+            table.gpu_model,
+            self._used_by_row,
+            self._by_row,
+            self._totals,
             self._typical.cpu_milli,
             self._typical.gpu_count,
             self._typical.weight,
@@ -41,28 +48,36 @@ class Meter:
             self._typical.allowed,
         )
         self.events = 0
-        _update(table.every_row, *self._state(), *self._typical_columns)
+        _update(table.every_row, *self._columns)
 
     def observe(self, rows: npt.NDArray[np.int64]) -> None:
         """Take in that these rows have changed, and write one event down."""
+        self.update(rows)
+        self.record()
+
+    def update(self, rows: npt.NDArray[np.int64]) -> None:
+        """Take in that these rows have changed."""
         if len(rows):
-            _update(rows, *self._state(), *self._typical_columns)
+            _update(rows, *self._columns)
+
+    def record(self) -> None:
+        """Write one event down: the totals as they are now."""
         if self.events == len(self._log):
             self._log = np.concatenate([self._log, np.zeros_like(self._log)])
         self._log[self.events] = self._totals
         self.events += 1
 
-    def _state(self) -> tuple[Any, ...]:
-        table = self._table
-        return (
-            table.allocatable,
-            table.free,
-            table.gpu_free,
-            table.gpu_model,
-            self._used_by_row,
-            self._by_row,
-            self._totals,
-        )
+    @property
+    def used(self) -> tuple[int, int, int]:
+        """CPU milli, memory bytes and GPU milli in use now."""
+        cpu_milli, memory_bytes, gpu_milli = self._totals[:_USED].tolist()
+        return cpu_milli, memory_bytes, gpu_milli
+
+    @property
+    def fragment_milli(self) -> float:
+        """Idle GPU milli that the typical pods could not use now."""
+        classes = self._totals[_USED:]
+        return float(classes.sum() - classes[Q3_SATISFIED]) / self._weight_sum
 
     def columns(self) -> dict[str, Column]:
         """One row an event: what is used, idle, and fragmented by class; milli and bytes."""

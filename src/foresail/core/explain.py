@@ -1,0 +1,100 @@
+"""Why a pod got its node, or none: every filter's count and every score, worked out afresh from the same plug-ins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foresail.core.decide import decide
+from foresail.core.memory import sum_scores
+from foresail.core.model import Nodes, NoFit, Placement, Pod
+from foresail.core.profile import Profile
+from foresail.core.table import NodeTable
+
+
+@dataclass(frozen=True, slots=True)
+class FilterStep:
+    """One filter: how many nodes it was asked about, and how many it refused, by reason."""
+
+    name: str
+    asked: int
+    refused: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreLine:
+    """One score on one node: as the policy gave it, after normalising, and its weight in the total."""
+
+    name: str
+    raw: float
+    normalized: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A feasible node with its scores; the best total comes first, equal ones by rank."""
+
+    node: str
+    rank: int
+    total: float
+    scores: list[ScoreLine]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision and all that led to it."""
+
+    pod: str
+    outcome: Placement | NoFit
+    node_count: int
+    filters: list[FilterStep]
+    feasible: int
+    candidates: list[Candidate]
+    tied: int
+    """Nodes that share the best total."""
+
+
+def explain(pod: Pod, table: NodeTable, profile: Profile, *, top: int = 5) -> Explanation:
+    """Decide, and show the work: filters in their order, then the best `top` nodes."""
+    rows = table.every_row
+    filters = []
+    for used in profile.filters:
+        if used.skips(pod, table.all):
+            filters.append(FilterStep(used.name, len(rows), {}))
+            continue
+        codes = used.refuses(pod, Nodes(table, rows))
+        refused: dict[str, int] = {}
+        for code, count in zip(*np.unique(codes[codes != 0], return_counts=True), strict=True):
+            for reason in used.why(pod, int(code)):
+                refused[reason] = refused.get(reason, 0) + int(count)
+        filters.append(FilterStep(used.name, len(rows), refused))
+        rows = rows[codes == 0]
+    nodes = Nodes(table, rows)
+    lines = []
+    for used_score in profile.scores if len(rows) else ():
+        raw = used_score.score(pod, nodes)
+        lines.append((used_score, raw, used_score.normalize(pod, nodes, raw)))
+    total = sum_scores([(used_score.weight, scaled) for used_score, _, scaled in lines], len(rows))
+    order = np.lexsort((table.rank[rows], -total))[:top]
+    candidates = [
+        Candidate(
+            node=table.names[rows[at]],
+            rank=int(table.rank[rows[at]]),
+            total=float(total[at]),
+            scores=[
+                ScoreLine(used.name, float(raw[at]), float(scaled[at]), used.weight) for used, raw, scaled in lines
+            ],
+        )
+        for at in order
+    ]
+    return Explanation(
+        pod=pod.name,
+        outcome=decide(pod, table, profile),
+        node_count=table.count,
+        filters=filters,
+        feasible=len(rows),
+        candidates=candidates,
+        tied=int((total == total.max()).sum()) if len(rows) else 0,
+    )
