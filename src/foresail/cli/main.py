@@ -9,6 +9,9 @@ import typer
 
 from foresail import __version__
 from foresail.cli import topology, trace
+from foresail.cli.explain import EPILOG as EXPLAIN_EXAMPLES
+from foresail.cli.explain import explain
+from foresail.cli.policies import policies
 from foresail.cli.report import report
 from foresail.cli.simulate import EPILOG as SIMULATE_EXAMPLES
 from foresail.cli.simulate import simulate
@@ -26,7 +29,9 @@ app = typer.Typer(
 
 
 app.command(epilog=SIMULATE_EXAMPLES)(simulate)
+app.command(epilog=EXPLAIN_EXAMPLES)(explain)
 app.command()(report)
+app.command()(policies)
 app.add_typer(trace.app, name="trace")
 app.add_typer(topology.app, name="topology")
 

@@ -28,8 +28,8 @@ def policies(
       foresail policies --json
     """
     # Listing loads every policy, and with them numpy and numba; --help must not.
-    from foresail.errors import OptionError, did_you_mean  # noqa: PLC0415 - see above
-    from foresail.policies import registered  # noqa: PLC0415 - see above
+    from foresail.errors import OptionError, did_you_mean
+    from foresail.policies import registered
 
     entries = registered()
     if name is not None:
@@ -48,13 +48,13 @@ def policies(
 
 
 def _print_json(entries: list[Entry]) -> None:
-    import json  # noqa: PLC0415 - only this form needs it
+    import json
 
     typer.echo(json.dumps([_as_data(entry) for entry in entries], indent=2, ensure_ascii=False))
 
 
 def _as_data(entry: Entry) -> dict[str, Any]:
-    from foresail.policies.options import options_of  # noqa: PLC0415 - see policies()
+    from foresail.policies.options import options_of
 
     return {
         "name": entry.name,
@@ -76,7 +76,7 @@ def _as_data(entry: Entry) -> dict[str, Any]:
 
 
 def _explained(entry: Entry) -> str:
-    from foresail.policies.options import options_of  # noqa: PLC0415 - see policies()
+    from foresail.policies.options import options_of
 
     if entry.factory is None:
         return f"{entry.name} ({entry.origin}) cannot be loaded: {entry.error}"
@@ -92,8 +92,8 @@ def _explained(entry: Entry) -> str:
 
 
 def _print_table(entries: list[Entry]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - see policies()
-    from rich.table import Table  # noqa: PLC0415 - see policies()
+    from rich.console import Console
+    from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("name", no_wrap=True)

@@ -34,17 +34,17 @@ def report(
 
       foresail report results/* --png pictures
     """
-    from rich.console import Console  # noqa: PLC0415 - the command line must start quickly
+    from rich.console import Console
 
-    from foresail.report.html import report_figures, write_report  # noqa: PLC0415 - see above
-    from foresail.report.results import read_run  # noqa: PLC0415 - see above
-    from foresail.report.tables import run_table  # noqa: PLC0415 - see above
+    from foresail.report.html import report_figures, write_report
+    from foresail.report.results import read_run
+    from foresail.report.tables import run_table
 
     runs = [read_run(folder) for folder in folders]
     # Pictures first: if they cannot be drawn, no half of what was asked for is left behind.
     pictures = []
     if png is not None:
-        from foresail.report.png import write_pngs  # noqa: PLC0415 - see above
+        from foresail.report.png import write_pngs
 
         pictures = write_pngs(png, report_figures(runs))
     write_report(out, runs, title=title or _title([run.policy for run in runs], [run.trace for run in runs]))

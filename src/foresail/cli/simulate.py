@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from foresail.cli.compiling import compiling_is_announced
+
 EPILOG = """
 Examples:
 
@@ -81,14 +83,14 @@ def simulate(
 
     A clock run that is interrupted goes on where it stopped when the same command is given again.
     """
-    from rich.console import Console  # noqa: PLC0415 - see above
+    from rich.console import Console
 
-    from foresail.cli.progress import progress_bar  # noqa: PLC0415 - the command line must start quickly
-    from foresail.report.results import check_target  # noqa: PLC0415 - see above
-    from foresail.report.store import checkpoint_for, store_run  # noqa: PLC0415 - see above
-    from foresail.report.tables import run_table  # noqa: PLC0415 - see above
-    from foresail.sim.clock import ClockSettings  # noqa: PLC0415 - see above
-    from foresail.sim.run import RunRequest, load_inputs, parse_backoff, run  # noqa: PLC0415 - see above
+    from foresail.cli.progress import progress_bar
+    from foresail.report.results import check_target
+    from foresail.report.store import checkpoint_for, store_run
+    from foresail.report.tables import run_table
+    from foresail.sim.clock import ClockSettings
+    from foresail.sim.run import RunRequest, load_inputs, parse_backoff, run
 
     request = RunRequest(
         nodes=str(nodes),
@@ -115,7 +117,7 @@ def simulate(
     trace, _ = load_inputs(request)
     if trace.dropped_rows:
         typer.echo(f"dropped {trace.dropped_rows} bad rows", err=True)
-    with progress_bar(f"{policy} on {trace.name}") as on_progress:
+    with compiling_is_announced(), progress_bar(f"{policy} on {trace.name}") as on_progress:
         result = run(request, on_progress=on_progress, checkpoint=checkpoint_for(out, request))
     Console().print(run_table(result))
     if out is not None:

@@ -32,7 +32,7 @@ def label(
     starts anew in every file, and files that end in -hier are not read.
     """
     # yaml is loaded only now, so that --help stays quick.
-    from foresail.traces.topology import label_files  # noqa: PLC0415 - see above
+    from foresail.traces.topology import label_files
 
     for done in label_files(files, servers_per_rack):
         racks = -(-done.nodes // servers_per_rack)

@@ -33,10 +33,10 @@ _PIPE_WIDTH = 100_000
 @app.command()
 def check(
     nodes: Annotated[
-        Path | None, typer.Argument(metavar="NODES", help="Node list: .csv, .parquet, .yaml or .json.")
+        Path | None, typer.Argument(metavar="NODES", help="Node list: .csv, .parquet, .yaml, .json or .jsonl.")
     ] = None,
     pods: Annotated[
-        Path | None, typer.Argument(metavar="PODS", help="Pod list: .csv, .parquet, .yaml or .json.")
+        Path | None, typer.Argument(metavar="PODS", help="Pod list: .csv, .parquet, .yaml, .json or .jsonl.")
     ] = None,
     *,
     nodes_option: Annotated[Path | None, typer.Option("--nodes", help="Node list, to check it alone.")] = None,
@@ -65,7 +65,7 @@ def check(
     if nodes_path is None and pods_path is None:
         raise OptionError("nothing to check; name a node list and a pod list, or one of them with --nodes or --pods")
 
-    from foresail.traces.trace import check as check_files  # noqa: PLC0415 - polars must not slow `--help`
+    from foresail.traces.trace import check as check_files
 
     findings = check_files(nodes_path, pods_path)
     count = {severity: sum(finding.severity == severity for finding in findings) for severity in _COLOURS}
@@ -115,7 +115,7 @@ def get(
     if from_folder is not None and not from_folder.is_dir():
         raise OptionError(f'--from is "{from_folder}"; there is no such folder')
 
-    from foresail.traces import get as public  # noqa: PLC0415 - the network libraries must not slow `--help`
+    from foresail.traces import get as public
 
     names = [name.strip() for name in only.split(",") if name.strip()]
     source = mirror or (from_folder.resolve().as_uri() if from_folder is not None else public.OPENB_URL)
@@ -127,10 +127,10 @@ def get(
 
 
 def _get_with_bars(files: tuple[PublicFile, ...], to: Path, source: str) -> Fetched:
-    from rich.console import Console  # noqa: PLC0415 - see `get`
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn  # noqa: PLC0415 - see `get`
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 
-    from foresail.traces.get import get_files  # noqa: PLC0415 - see `get`
+    from foresail.traces.get import get_files
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
@@ -152,7 +152,7 @@ def _one(what: str, argument: Path | None, option: Path | None) -> Path | None:
 
 
 def _print_explanation(code: str, *, as_json: bool) -> None:
-    from foresail.traces.explanations import EXPLANATIONS  # noqa: PLC0415 - needed for this option alone
+    from foresail.traces.explanations import EXPLANATIONS
 
     explanation = EXPLANATIONS.get(code.upper())
     if explanation is None:
@@ -170,9 +170,9 @@ def _print_explanation(code: str, *, as_json: bool) -> None:
 
 
 def _print_findings(findings: list[Finding]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - rich must not slow `--help`
-    from rich.table import Table  # noqa: PLC0415 - see above
-    from rich.text import Text  # noqa: PLC0415 - see above
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     if not findings:
         return

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import itertools
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from foresail.cli.progress import progress_bar
 from foresail.errors import OptionError, did_you_mean
 
 FORMATS = ("csv", "parquet", "yaml")
@@ -62,7 +61,8 @@ def generate(
     sizes, classes = _sizes(gang_sizes), _priorities(priorities)
 
     # numpy and polars are loaded only now, so that --help stays quick.
-    from foresail.traces import generate as generating  # noqa: PLC0415 - see above
+    from foresail.traces import generate as generating
+    from foresail.traces.write import write
 
     settings = generating.GenerateSettings(
         nodes=nodes,
@@ -93,8 +93,14 @@ def generate(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OptionError(f"--out {out} cannot be made: {error.strerror or error}; name another folder") from error
-    with _progress(pods, wanted=file_format == "yaml") as step:
-        generating.write(nodes_path, pods_path, made_nodes, workload, progress=step)
+    with progress_bar("writing pods") as show:
+        done = itertools.count(1)
+
+        def step() -> None:
+            if show is not None:
+                show(next(done), pods)
+
+        write(nodes_path, pods_path, made_nodes, workload, progress=step)
 
     gpus = sum(node.gpu_count for node in made_nodes)
     typer.echo(f"wrote {nodes_path}: {nodes} nodes, {gpus} GPUs")
@@ -123,17 +129,3 @@ def _priorities(text: str) -> tuple[tuple[int, float], ...]:
         return tuple((int(priority), float(weight)) for priority, weight in pairs)
     except ValueError:
         raise OptionError(f'--priorities is "{text}"; write pairs such as 0:9,1000:1') from None
-
-
-@contextmanager
-def _progress(total: int, *, wanted: bool) -> Iterator[Callable[[], None] | None]:
-    """A bar on a terminal; Kubernetes objects are written one by one, tables in a moment."""
-    if not (wanted and sys.stderr.isatty()):
-        yield None
-        return
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-    from rich.progress import Progress  # noqa: PLC0415 - see above
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("writing pods", total=total)
-        yield lambda: progress.advance(task)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from foresail.core.model import Nodes, Pod, Rows
-from foresail.core.profile import Profile, UsedFilter
+from foresail.core.profile import Profile, UsedFilter, UsedScore
 from foresail.core.table import NodeTable
 
 CODES_PER_FILTER = 256
 """A verdict is `filter number × 256 + the filter's code`, counting filters from 0; 0 is a pass."""
 
 _MOST_BYTES = 2 << 30
-_ALL_PASS = np.ones(4096, dtype=np.bool_)
+_NO_VERDICTS = np.zeros(4096, dtype=np.uint16)
 
 
 class RowWiseWarning(UserWarning):
@@ -52,7 +50,6 @@ class Memory:
     def __init__(self, table: NodeTable, profile: Profile) -> None:
         self._table = table
         self._profile = profile
-        self._structure = table.structure
         self._columns: OrderedDict[int, Column] = OrderedDict()
         self._decisions = 0
         self._set_up()
@@ -60,7 +57,7 @@ class Memory:
     def _set_up(self) -> None:
         profile = self._profile
         self._columns.clear()
-        self._structure = self._table.structure
+        self._as_of = (self._table.structure, profile.lessons)
         self.keeps_totals = profile.remembers_totals
         self.scores = [used for used in profile.scores if used.row_wise is not False]
         self._verdict_of = [_verdicts_of_filter(at) for at in range(len(profile.filters))]
@@ -73,7 +70,7 @@ class Memory:
     def column(self, pod: Pod) -> Column:
         """The up-to-date column for a pod's shape."""
         table = self._table
-        if self._structure != table.structure:
+        if self._as_of != (table.structure, self._profile.lessons):
             self._set_up()
         self._decisions += 1
         if self._audited and self._decisions & (self._decisions - 1) == 0:
@@ -108,11 +105,14 @@ class Memory:
 
     def _refresh(self, column: Column, pod: Pod, rows: Rows) -> None:
         table = self._table
-        verdict = np.zeros(len(rows), dtype=np.uint16)
-        passes = _ALL_PASS[: len(rows)] if len(rows) <= len(_ALL_PASS) else np.ones(len(rows), dtype=np.bool_)
-        passing = rows
+        passing, passes = rows, None
+        verdict = _NO_VERDICTS[: len(rows)] if len(rows) <= len(_NO_VERDICTS) else np.zeros(len(rows), dtype=np.uint16)
         for at, used in column.filters:
-            verdict[passes] = self._verdict_of[at][used.refuses(pod, Nodes(table, passing))]
+            verdicts = self._verdict_of[at][used.refuses(pod, Nodes(table, passing))]
+            if passes is None:
+                verdict = verdicts  # the first filter is asked about every row
+            else:
+                verdict[passes] = verdicts
             passes = verdict == 0
             passing = rows[passes]
         column.verdict[rows] = verdict
@@ -122,10 +122,13 @@ class Memory:
             for raw, used_score in zip(column.raw, self.scores, strict=True):
                 raw[passing] = used_score.score(pod, nodes)
             return
-        totals = np.full(len(rows), -np.inf)
-        if len(passing):
-            totals[passes] = self._totals(pod, nodes)
-        column.total[table.place[rows]] = totals
+        places = table.place[rows]
+        if passes is None or len(passing) == len(rows):
+            column.total[places] = self._totals(pod, nodes)
+        else:
+            column.total[places] = -np.inf
+            if len(passing):
+                column.total[places[passes]] = self._totals(pod, nodes)
 
     def _totals(self, pod: Pod, nodes: Nodes) -> npt.NDArray[np.float64]:
         scores = self.scores
@@ -135,16 +138,15 @@ class Memory:
         return sum_scores([(used.weight, used.score(pod, nodes)) for used in scores], len(nodes))
 
     def _audit(self, pod: Pod) -> None:
-        """Ask the plug-ins that declare nothing once about all nodes and once about every other one.
+        """Ask the plug-ins that declare nothing once about all nodes and once about each half of them.
 
         Where the answers differ, or differ from what is remembered, remembering was wrong and ends.
         """
-        table = self._table
-        part = table.every_row[:: 2 if table.count > 1 else 1]
+        feasible = np.flatnonzero(self._computed_column(pod).verdict == 0)
         stale = not self._is_up_to_date(pod)
         for used in self._audited:
-            ask: Callable[[Pod, Nodes], npt.NDArray[Any]] = used.refuses if isinstance(used, UsedFilter) else used.score
-            if not stale and np.array_equal(ask(pod, Nodes(table, part)), ask(pod, table.all)[part], equal_nan=True):
+            rows = self._table.every_row if isinstance(used, UsedFilter) else feasible
+            if not stale and self._answers_alike(used, pod, rows):
                 continue
             used.row_wise = False
             warnings.warn(
@@ -155,6 +157,16 @@ class Memory:
             )
         if any(used.row_wise is False for used in self._audited):
             self._set_up()
+
+    def _answers_alike(self, used: UsedFilter | UsedScore, pod: Pod, rows: Rows) -> bool:
+        """Whether a plug-in says the same of these rows together and of each half of them."""
+        ask = used.score if isinstance(used, UsedScore) else used.refuses
+        together = ask(pod, Nodes(self._table, rows))
+        # Both halves: the node that the others are measured against stands in one of them.
+        return all(
+            np.array_equal(ask(pod, Nodes(self._table, rows[half::2])), together[half::2], equal_nan=True)
+            for half in (0, 1)
+        )
 
     def _is_up_to_date(self, pod: Pod) -> bool:
         """Whether the remembered column of this pod's shape is what the plug-ins say now."""

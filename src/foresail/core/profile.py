@@ -118,6 +118,8 @@ class Profile:
         own_rule = next((used.plugin for used in scores if isinstance(used.plugin, DeviceRule)), None)
         self.devices: DeviceRule = devices if devices_given or own_rule is None else own_rule
         self.description = description or {}
+        self.lessons = 0
+        """How often plug-ins were told something that may change their answers."""
 
     @property
     def plugins(self) -> list[UsedFilter | UsedScore]:
@@ -134,10 +136,12 @@ class Profile:
 
     def learn(self, workload: Workload, nodes: Nodes) -> None:
         """Tell the plug-ins that want to know which pods to expect."""
+        self.lessons += 1
         self._each(Learning, lambda plugin: plugin.learn(workload, nodes))
 
     def seed(self, seed: int) -> None:
         """Tell the plug-ins that draw random numbers the run's seed."""
+        self.lessons += 1
         self._each(Seeded, lambda plugin: plugin.seed(seed))
 
     def _each(self, kind: type[Any], call: Callable[[Any], None]) -> None:

@@ -62,7 +62,8 @@ class Fgd:
         table, shape = nodes.table, pod.shape
         free = table.gpu_free[row]
         if not shape.is_share:
-            return tuple(np.flatnonzero(free >= shape.gpu_milli)[: shape.gpu_count].tolist())
+            fitting = [device for device, milli in enumerate(free.tolist()) if milli >= shape.gpu_milli]
+            return tuple(fitting[: shape.gpu_count])
         _, device = _best_device(
             table.free[row, CPU],
             free,

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from foresail.core.clock import SimClock
+from foresail.core.decide import decide as decide_alone
+from foresail.core.gang import Decide
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.profile import Profile
 from foresail.core.queue import Queue
@@ -88,14 +90,18 @@ def run_openb(
     load: float = 1.3,
     seed: int = 42,
     on_progress: Callable[[int, int], None] | None = None,
+    decide: Decide = decide_alone,
 ) -> RunResult:
-    """One policy, one trace, one seed. `on_progress` is told (arrivals done, arrivals in all) now and then."""
+    """One policy, one trace, one seed. `on_progress` is told (arrivals done, arrivals in all) now and then.
+
+    `decide` may be one that listens in, or that knows the answers already.
+    """
     arriving = arrivals(trace, load=load, seed=seed)
     workload, count = arriving.workload, len(arriving.order)
     table = NodeTable(arriving.nodes, rank=arriving.rank, extended=_extended(workload.specs))
     profile.seed(seed)
     profile.learn(workload, table.all)
-    scheduler = Scheduler(_Floor(table), profile, Queue(SimClock()))
+    scheduler = Scheduler(_Floor(table), profile, Queue(SimClock()), decide=decide)
     meter = Meter(table, workload, count)
     shapes = [table.shape(spec) for spec in workload.specs]
 

@@ -9,6 +9,8 @@ from functools import lru_cache
 from math import inf
 from typing import Any
 
+from foresail.core.decide import decide as decide_alone
+from foresail.core.gang import Decide
 from foresail.core.profile import Profile
 from foresail.core.queue import NO_BACKOFF, Backoff
 from foresail.errors import OptionError, did_you_mean
@@ -153,11 +155,20 @@ def input_hashes(request: RunRequest) -> dict[str, str]:
     return {path: sha256_of(path) for path in files}
 
 
-def run(request: RunRequest, *, on_progress: Progress | None = None, checkpoint: Checkpoint | None = None) -> RunResult:
-    """Carry out one request. A clock run that is given a checkpoint goes on where it was interrupted."""
+def run(
+    request: RunRequest,
+    *,
+    on_progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+    decide: Decide = decide_alone,
+) -> RunResult:
+    """Carry out one request. A clock run that is given a checkpoint goes on where it was interrupted.
+
+    `decide` may be one that listens in, or that knows the answers already; a checkpoint brings its own.
+    """
     trace, profile = load_inputs(request)
     if request.protocol == "openb":
-        return run_openb(trace, profile, load=request.load, seed=request.seed, on_progress=on_progress)
+        return run_openb(trace, profile, load=request.load, seed=request.seed, on_progress=on_progress, decide=decide)
     faults = None if request.faults is None else Faults.read(request.faults, trace.nodes)
     return run_clock(
         trace,
@@ -167,4 +178,5 @@ def run(request: RunRequest, *, on_progress: Progress | None = None, checkpoint:
         faults=faults,
         on_progress=on_progress,
         checkpoint=checkpoint,
+        decide=decide,
     )

@@ -1,0 +1,84 @@
+"""Turns measured figures into docs/benchmarks.md and its plot, and finds broken limits."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+_SIZES = (1_000, 10_000, 100_000)
+
+
+def write_pages(figures: dict[str, Any], thresholds: dict[str, dict[str, Any]], docs: Path) -> list[str]:
+    """Write the page and the plot; return a line for each limit that is broken."""
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`; limits and goals stand in `bench/thresholds.toml`, the figures in",
+        "`bench/results.json`. A part alone: `.venv/bin/python bench/run.py warm-run`.",
+        "",
+        f"Measured on: {figures['machine']}.",
+        "",
+        "| figure | measured | limit | goal | what |",
+        "|---|--:|--:|--:|---|",
+    ]
+    broken = []
+    for name, limit in thresholds.items():
+        if name not in figures:
+            lines.append(f"| {name} | not measured | {_limit(limit)} | | {limit['what']} |")
+            continue
+        value = float(figures[name])
+        if value > limit.get("most", math.inf) or value < limit.get("least", -math.inf):
+            broken.append(f"{name} is {value:.3g}, the limit is {_limit(limit)}")
+        goal = limit.get("goal")
+        reached = "" if goal is None else f"{goal:g}{' ✓' if value <= goal else ' (missed)'}"
+        lines.append(f"| {name} | {value:.3g} | {_limit(limit)} | {reached} | {limit['what']} |")
+    if all(f"decision_us_{size}" in figures for size in _SIZES):
+        times_us = [float(figures[f"decision_us_{size}"]) for size in _SIZES]
+        lines += ["", "## Time per decision", "", "| nodes | µs per decision |", "|--:|--:|"]
+        lines += [f"| {size:,} | {time_us:.1f} |" for size, time_us in zip(_SIZES, times_us, strict=True)]
+        lines += ["", "![Time per decision by number of nodes](benchmarks.svg)"]
+        (docs / "benchmarks.svg").write_text(_plot(times_us), encoding="utf-8")
+    if "million_pods_arrived" in figures:
+        lines += [
+            "",
+            f"{figures['million_pods_failed']:,.0f} of {figures['million_pods_arrived']:,.0f} pods found no room.",
+        ]
+    (docs / "benchmarks.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return broken
+
+
+def _limit(limit: dict[str, Any]) -> str:
+    return f"≤ {limit['most']:g}" if "most" in limit else f"≥ {limit['least']:g}"
+
+
+def _plot(times_us: list[float]) -> str:
+    """A log-log line beside the line of a cost that grows as the nodes do."""
+    width, height, margin = 560, 320, 60
+    top = math.ceil(math.log10(max(*times_us, times_us[0] * 100)))
+    bottom = math.floor(math.log10(min(times_us)))
+
+    def point(size: float, time_us: float) -> str:
+        x = margin + (math.log10(size) - 3) / 2 * (width - 2 * margin)
+        y = height - margin - (math.log10(time_us) - bottom) / (top - bottom) * (height - 2 * margin)
+        return f"{x:.1f},{y:.1f}"
+
+    measured = " ".join(point(size, time_us) for size, time_us in zip(_SIZES, times_us, strict=True))
+    linear = " ".join(point(size, times_us[0] * size / 1000) for size in _SIZES)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        f'<polyline points="{linear}" fill="none" stroke="#999999" stroke-dasharray="4 4"/>',
+        f'<polyline points="{measured}" fill="none" stroke="#0072b2" stroke-width="2"/>',
+    ]
+    for size, time_us in zip(_SIZES, times_us, strict=True):
+        x, y = point(size, time_us).split(",")
+        parts.append(f'<circle cx="{x}" cy="{y}" r="4" fill="#0072b2"/>')
+        parts.append(f'<text x="{x}" y="{float(y) + 20:.1f}" text-anchor="middle">{time_us:.0f} µs</text>')
+        parts.append(f'<text x="{x}" y="{height - margin + 25}" text-anchor="middle">{size:,}</text>')
+    parts += [
+        f'<text x="{width / 2}" y="{height - 12}" text-anchor="middle">nodes</text>',
+        f'<text x="{margin}" y="24">time per decision (µs, log); dashed: growing as the nodes do</text>',
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"

@@ -1,0 +1,219 @@
+"""`foresail compare`: policies × traces × seeds, with paired statistics."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from foresail.errors import OptionError, PolicyError
+
+if TYPE_CHECKING:
+    from foresail.compare.experiment import PlannedRun
+    from foresail.compare.runner import Carried
+
+EPILOG = """
+Examples:
+
+  foresail compare --nodes nodes.csv --pods pods.csv --policy fgd --policy best-fit --seeds 42-46
+
+  foresail compare experiment.toml --jobs 8 --out results/fgd-or-best-fit
+
+  foresail compare experiment.toml --seeds 42-51 --baseline best-fit --ray 10.0.0.1:6379
+"""
+_FAILURES_SHOWN = 10
+
+
+def compare(
+    experiment: Annotated[
+        Path | None, typer.Argument(metavar="EXPERIMENT.toml", help="Experiment file; options override its keys.")
+    ] = None,
+    nodes: Annotated[Path | None, typer.Option("--nodes", help="Node list, for every trace.")] = None,
+    pods: Annotated[list[Path] | None, typer.Option("--pods", help="Pod list; repeat it for more traces.")] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option("--policy", help="A policy, a mix such as power:100+fgd:900, or a profile in TOML; repeat it."),
+    ] = None,
+    seeds: Annotated[str | None, typer.Option("--seeds", help="Such as 42-46 or 42,43; 42 if not given.")] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            "--protocol", help="openb (default): the published experiment, by load. clock: times of the trace."
+        ),
+    ] = None,
+    load: Annotated[
+        float | None,
+        typer.Option("--load", help="Protocol openb: GPUs asked for, as a multiple of the cluster's; 1.3."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="The policy to compare with; the first if not given.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", help="What to compare; repeat it. Key figures if not given.")
+    ] = None,
+    faults: Annotated[
+        Path | None, typer.Option("--faults", help="Protocol clock: CSV of node failures and repairs.")
+    ] = None,
+    until: Annotated[
+        float | None, typer.Option("--until", metavar="SECONDS", help="Protocol clock: stop at this time.")
+    ] = None,
+    snapshot_every: Annotated[
+        float | None,
+        typer.Option("--snapshot-every", metavar="SECONDS", help="Protocol clock: time between timeline rows."),
+    ] = None,
+    arrival_scale: Annotated[
+        float | None,
+        typer.Option("--arrival-scale", help="Protocol clock: multiplies arrival times; 0.5 is twice as fast."),
+    ] = None,
+    after_failure: Annotated[
+        Literal["restart", "resume"] | None,
+        typer.Option("--after-failure", help="Protocol clock: pods of a failed node restart, or resume."),
+    ] = None,
+    gang_restart: Annotated[
+        Literal["member", "all"] | None,
+        typer.Option("--gang-restart", help="Protocol clock: when a gang loses a member, restart member or all."),
+    ] = None,
+    keep_impossible: Annotated[
+        bool, typer.Option("--keep-impossible", help="Protocol clock: let pods that can never fit wait, not fail.")
+    ] = False,
+    backoff: Annotated[
+        str | None,
+        typer.Option("--backoff", metavar="FIRST:MOST", help="Protocol clock: pause after a refusal, in seconds."),
+    ] = None,
+    slowdown_threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--slowdown-threshold", metavar="SECONDS", help="Protocol clock: shorter pods count as this long."
+        ),
+    ] = None,
+    skip_bad_rows: Annotated[
+        bool, typer.Option("--skip-bad-rows", help="Drop rows that cannot be used, instead of stopping.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="Runs at a time, each in a process of its own; 1.")
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", metavar="ADDRESS", help="Run on this Ray cluster; local starts one on this machine."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the runs, the tables and the report.")] = Path(
+        "comparison"
+    ),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Run everything again and replace earlier runs.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say on standard error what became of each run.")
+    ] = False,
+) -> None:
+    """Run policies × traces × seeds and say by how much the policies differ.
+
+    Policies are compared pair by pair under the same trace and seed, with 95 % bootstrap intervals. Finished runs are
+    kept: the same command goes on where it was interrupted, and more seeds or policies cost only their own runs.
+    """
+    if jobs is not None and jobs < 1:
+        raise OptionError(f"--jobs is {jobs}; at least 1 run goes at a time")
+    if ray is not None and not ray.strip():
+        raise OptionError("--ray is empty; give the address of a Ray cluster, or local")
+
+    from rich.console import Console
+
+    from foresail.compare.executors import executor_for
+    from foresail.compare.experiment_file import load_experiment
+    from foresail.compare.output import comparison_tables, write_comparison
+    from foresail.compare.runner import carry_out_plan, check_folder
+
+    clock = {
+        "until_s": until,
+        "snapshot_every_s": snapshot_every,
+        "arrival_scale": arrival_scale,
+        "after_failure": after_failure,
+        "gang_restart": gang_restart,
+        "fail_impossible": False if keep_impossible else None,
+        "backoff": backoff,
+        "slowdown_threshold_s": slowdown_threshold,
+    }
+    options = {
+        "nodes": None if nodes is None else str(nodes),
+        "pods": [str(path) for path in pods or ()],
+        "policies": policy,
+        "seeds": seeds,
+        "protocol": protocol,
+        "load": load,
+        "baseline": baseline,
+        "metrics": tuple(metric or ()),
+        "faults": None if faults is None else str(faults),
+        "clock": {key: value for key, value in clock.items() if value is not None},
+        "skip_bad_rows": skip_bad_rows or None,
+    }
+    wanted = load_experiment(experiment, options)
+    check_folder(out)
+    plan = wanted.plan()
+    try:
+        with (
+            _progress(len(plan.runs), verbose=verbose) as (on_progress, on_run),
+            executor_for(ray, jobs, on_progress) as executor,
+        ):
+            carried = carry_out_plan(plan, out, executor, overwrite=overwrite, on_run=on_run)
+    except KeyboardInterrupt:
+        again = "the same command without --overwrite" if overwrite else "the same command"
+        typer.echo(f"interrupted; finished runs are kept in {out}, {again} goes on from there", err=True)
+        raise typer.Exit(130) from None
+    if carried.there:
+        rows = write_comparison(plan, out, carried)
+        Console().print(comparison_tables(plan, rows))
+        kept = f" ({len(carried.kept)} of them from before)" if carried.kept else ""
+        typer.echo(f"{len(carried.there)} runs{kept} in {out / 'runs'}")
+        typer.echo(f"wrote {out / 'comparison.csv'}, {out / 'runs.csv'} and {out / 'report.html'}")
+    if carried.failed:
+        raise PolicyError(_failures(carried, len(plan.runs)))
+
+
+def _failures(carried: Carried, total: int) -> str:
+    lines = [f"{planned}: {why}" for planned, why in carried.failed[:_FAILURES_SHOWN]]
+    if len(carried.failed) > _FAILURES_SHOWN:
+        lines.append(f"and {len(carried.failed) - _FAILURES_SHOWN} more")
+    others = "the others are kept; " if carried.there else ""
+    return (
+        f"{len(carried.failed)} of {total} runs failed; {others}mend the cause and give the same command again\n  "
+        + "\n  ".join(lines)
+    )
+
+
+_Watching = tuple[Callable[[int, int], None] | None, Callable[["PlannedRun", str], None]]
+
+
+@contextmanager
+def _progress(total: int, *, verbose: bool) -> Iterator[_Watching]:
+    """A bar over the runs on a terminal, and a line a run where asked for."""
+    if not sys.stderr.isatty():
+        yield None, (lambda planned, what: typer.echo(f"{planned}: {what}", err=True)) if verbose else (lambda *_: None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.fields[done]}/{task.total:.0f} runs"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("runs", total=total, done=0)
+        state: dict[str, Any] = {"done": 0}
+
+        def inside(done: int, whole: int) -> None:
+            progress.update(task, completed=state["done"] + (done / whole if whole else 0))
+
+        def over(planned: PlannedRun, what: str) -> None:
+            state["done"] += 1
+            progress.update(task, completed=state["done"], done=state["done"])
+            if verbose:
+                progress.console.print(f"{planned}: {what}", markup=False, highlight=False)
+
+        yield inside, over
