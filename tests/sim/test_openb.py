@@ -10,6 +10,7 @@ import pytest
 
 from foresail.core.spec import NodeSpec, PodSpec, Workload
 from foresail.errors import InputError
+from foresail.policies.fragmentation import TypicalPods
 from foresail.policies.profiles import load_profile
 from foresail.sim.openb import run_openb
 from foresail.sim.result import RunResult
@@ -83,9 +84,7 @@ def test_every_published_run_comes_out_the_same_in_every_digit(
         columns = ("pods_after_tuning", "failed_pods", "arrived_gpu_milli", "used_gpu_milli")
         assert found == tuple(int(row[column]) for column in columns)
         assert summary["fragment_milli"] == float(row["frag_gpu_milli"])
-        assert summary["fragment_classes_milli"] == {
-            key: float(row[key]) for key in summary["fragment_classes_milli"]
-        }
+        assert summary["fragment_classes_milli"] == {key: float(row[key]) for key in summary["fragment_classes_milli"]}
 
 
 @pytest.mark.parametrize("policy", PUBLISHED)
@@ -97,8 +96,6 @@ def test_every_pod_goes_to_its_published_node(openb_csv, openb_expected, policy)
 
 
 def test_typical_pods_are_the_published_ones(openb_csv, openb_expected):
-    from foresail.policies.fragmentation import TypicalPods
-
     for path in sorted((openb_expected / "typical_pods").glob("*.csv")):
         typical = TypicalPods.of(openb_trace(openb_csv, path.stem).workload, [""])
         published = rows_of(path)
@@ -118,7 +115,7 @@ def test_random_placement_is_as_good_as_the_published_one_on_average(openb_csv, 
     assert np.mean(found) == pytest.approx(np.mean(published), abs=0.4)
 
 
-# --- without the public data: a generated trace, and tables that this file wrote ---------------------------------------
+# --- without the public data: a generated trace, and tables that this file wrote -------------------------------------
 
 
 def generated() -> Trace:
@@ -135,6 +132,11 @@ def own_row(policy: str, seed: int, result: RunResult) -> list[dict[str, str]]:
     ]
 
 
+def places_of(result: RunResult) -> list[str]:
+    places = result.placements
+    return [f"{node}/{devices}" for node, devices in zip(places["node"], places["devices"], strict=True)]
+
+
 @pytest.mark.parametrize("policy", PUBLISHED)
 @pytest.mark.parametrize("seed", [42, 43])
 def test_a_generated_trace_gives_the_committed_tables(policy, seed):
@@ -144,9 +146,7 @@ def test_a_generated_trace_gives_the_committed_tables(policy, seed):
     ]
     assert own_row(policy, seed, result) == committed
     placed = [row[policy] for row in rows_of(OWN_TABLES / f"placements_seed{seed}.csv")]
-    assert [
-        f"{node}/{devices}" for node, devices in zip(result.placements["node"], result.placements["devices"], strict=True)
-    ] == placed
+    assert places_of(result) == placed
 
 
 def write_own_tables() -> None:
@@ -158,9 +158,8 @@ def write_own_tables() -> None:
         for policy in PUBLISHED:
             result = run_openb(generated(), load_profile(policy), load=1.3, seed=seed)
             by_load += own_row(policy, seed, result)
-            places = result.placements
-            placements["pod"] = list(places["pod"])
-            placements[policy] = [f"{a}/{b}" for a, b in zip(places["node"], places["devices"], strict=True)]
+            placements["pod"] = list(result.placements["pod"])
+            placements[policy] = places_of(result)
         write_csv(OWN_TABLES / f"placements_seed{seed}.csv", list(placements), zip(*placements.values(), strict=True))
     write_csv(OWN_TABLES / "by_load.csv", list(by_load[0]), (row.values() for row in by_load))
 

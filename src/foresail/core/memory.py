@@ -16,7 +16,7 @@ CODES_PER_FILTER = 256
 """A verdict is `filter number × 256 + the filter's code`, counting filters from 0; 0 is a pass."""
 
 _MOST_BYTES = 2 << 30
-_NO_VERDICTS = np.zeros(4096, dtype=np.uint16)
+_NO_VERDICT = np.zeros(1, dtype=np.uint16)
 
 
 class RowWiseWarning(UserWarning):
@@ -105,8 +105,7 @@ class Memory:
 
     def _refresh(self, column: Column, pod: Pod, rows: Rows) -> None:
         table = self._table
-        passing, passes = rows, None
-        verdict = _NO_VERDICTS[: len(rows)] if len(rows) <= len(_NO_VERDICTS) else np.zeros(len(rows), dtype=np.uint16)
+        passing, passes, verdict = rows, None, _NO_VERDICT
         for at, used in column.filters:
             verdicts = self._verdict_of[at][used.refuses(pod, Nodes(table, passing))]
             if passes is None:

@@ -157,8 +157,10 @@ class NodeTable:
 
     def _book(self, pod: Pod, row: int, devices: tuple[int, ...], sign: int) -> None:
         shape = pod.shape
-        free = self.free[row]
-        (np.subtract if sign > 0 else np.add)(free, shape.request, out=free)
+        if sign > 0:
+            self.free[row] -= shape.request
+        else:
+            self.free[row] += shape.request
         self.pod_count[row] += sign
         if shape.gpu_count:
             milli = sign * shape.gpu_milli

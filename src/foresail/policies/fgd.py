@@ -135,6 +135,16 @@ def _best_device(
 
 
 @njit(cache=True)
+def _same_state(free: Any, gpu_free: Any, row: int, other: int) -> bool:
+    if free[row, CPU] != free[other, CPU]:
+        return False
+    for device in range(gpu_free.shape[1]):
+        if gpu_free[row, device] != gpu_free[other, device]:
+            return False
+    return True
+
+
+@njit(cache=True)
 def _scores(
     rows: Any,
     free: Any,
@@ -157,8 +167,15 @@ def _scores(
     below = np.empty(len(gammas), dtype=np.int64)
     classes = np.empty(CLASSES)
     after = np.empty(gpu_free.shape[1], dtype=np.int64)
+    # Many nodes of a model are in the same state, most of all the idle ones; the last one scored stands for its like.
+    scored = np.full(allowed.shape[1], -1, dtype=np.int64)
     for at in range(len(rows)):
         row = rows[at]
+        like = scored[gpu_model[row]]
+        if like >= 0 and _same_state(free, gpu_free, rows[like], row):
+            scores[at] = scores[like]
+            continue
+        scored[gpu_model[row]] = at
         cpu_free = free[row, CPU]
         if is_share:
             best, _ = _best_device(
