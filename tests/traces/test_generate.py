@@ -1,32 +1,17 @@
 from __future__ import annotations
 
-import csv
-import hashlib
 import math
 from collections import Counter
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foresail.core.spec import NodeSpec, PodSpec, Workload
-from foresail.errors import InputError, OptionError
-from foresail.traces import kubernetes, openb
-from foresail.traces.generate import (
-    ARRIVALS,
-    CATALOGUE,
-    CLASS_PODS,
-    LONGEST_S,
-    NODE_SHAPES,
-    GenerateSettings,
-    generate,
-    largest_remainder,
-    node_table,
-    pod_table,
-    write,
-)
+from foresail.core.spec import PodSpec, Workload
+from foresail.errors import OptionError
+from foresail.traces.catalogue import CATALOGUE, CLASS_PODS, NODE_SHAPES
+from foresail.traces.generate import ARRIVALS, LONGEST_S, GenerateSettings, generate, largest_remainder
 
 
 def make(**options):
@@ -266,69 +251,3 @@ def test_other_seeds_give_other_traces():
 def test_settings_that_make_no_sense_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         make(**options)
-
-
-# Writing
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet", "yaml", "json"])
-@pytest.mark.parametrize("time_step_s", [1.0, 0.125])
-def test_written_files_are_read_back_equal(tmp_path, ending, time_step_s):
-    nodes, workload = make(
-        nodes=30, pods=150, gangs=0.3, gang_min=0.5, spec_share=0.5, replica_sets=5, priorities=((0, 1), (5, 1)),
-        time_step_s=time_step_s,
-    )  # fmt: skip
-    nodes_path, pods_path = tmp_path / f"nodes.{ending}", tmp_path / f"pods.{ending}"
-    write(nodes_path, pods_path, nodes, workload)
-    reader = openb if ending in {"csv", "parquet"} else kubernetes
-    assert reader.read_nodes(nodes_path) == (nodes, 0)
-    again, dropped = reader.read_pods(pods_path)
-    assert dropped == 0
-    assert_equal(again, workload)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [nodes_path.name, pods_path.name]
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet", "yaml"])
-def test_the_same_seed_writes_the_same_bytes(tmp_path, ending):
-    digests = set()
-    for run in ("one", "two"):
-        (tmp_path / run).mkdir()
-        paths = tmp_path / run / f"nodes.{ending}", tmp_path / run / f"pods.{ending}"
-        write(*paths, *make(nodes=20, pods=300, seed=5, gangs=0.2))
-        digests.add(tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths))
-    assert len(digests) == 1
-
-
-def test_csv_columns_are_those_of_openb(tmp_path):
-    write(tmp_path / "nodes.csv", tmp_path / "pods.csv", *make(nodes=1, pods=20, gangs=0.5, replica_sets=2))
-    assert (tmp_path / "nodes.csv").read_text() == "sn,cpu_milli,memory_mib,gpu,model\nnode-000000,96000,393216,8,G2\n"
-    with (tmp_path / "pods.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0]) == [
-        "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase", "creation_time",
-        "deletion_time", "scheduled_time", "priority", "gang", "gang_min", "owner",
-    ]  # fmt: skip
-    assert [row["name"] for row in rows] == [f"pod-{number:07d}" for number in range(20)]
-    assert all(row["creation_time"].isdigit() and row["scheduled_time"] == row["creation_time"] for row in rows)
-    assert {row["gang_min"] for row in rows if not row["gang"]} == {""}
-
-
-def test_a_pod_without_end_has_no_deletion_time():
-    table = pod_table(Workload(["a", "b"], [PodSpec()], np.zeros(2, dtype=np.int64), duration_s=np.array([5, np.inf])))
-    assert table["deletion_time"].to_list() == [5, None]
-    assert table["pod_phase"].to_list() == ["Succeeded", "Running"]
-    assert table.schema["deletion_time"] == pl.Int64
-
-
-def test_what_no_openb_column_holds_is_refused():
-    with pytest.raises(InputError, match=r"a has memory in parts of a MiB or fields that no openb column holds"):
-        node_table([NodeSpec("a", 1, 5)])
-    with pytest.raises(InputError, match=r"spec 0 has .*; write \.yaml instead"):
-        pod_table(Workload(["a"], [PodSpec(labels=(("a", "b"),))], np.array([0])))
-
-
-def test_a_failed_write_leaves_neither_file(tmp_path):
-    nodes, workload = make(nodes=2, pods=5)
-    with pytest.raises(InputError, match=r'no format has the ending "\.txt"'):
-        write(tmp_path / "nodes.csv", tmp_path / "pods.txt", nodes, workload)
-    assert list(tmp_path.iterdir()) == []

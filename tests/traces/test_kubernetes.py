@@ -15,7 +15,9 @@ from structlog.testing import capture_logs
 
 from foresail.core.spec import Gang, NodeSpec, PodSpec, Taint, Toleration, Workload
 from foresail.errors import InputError
-from foresail.traces.kubernetes import GPU_MODEL, read_nodes, read_pods, write_nodes, write_pods
+from foresail.traces.kubernetes import read_nodes, read_pods
+from foresail.traces.kubernetes_values import GPU_MODEL
+from foresail.traces.kubernetes_write import write_nodes, write_pods
 
 
 def make_file(tmp_path, text, name="cluster.yaml"):
@@ -500,7 +502,7 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path):
     gang = Workload(["p"], [PodSpec(namespace="ml")], np.array([0]), gang_of=np.array([0]), gangs=[Gang("g", 1)])
     with pytest.raises(InputError, match=r'gang "g" has a pod of namespace "ml".*named after it: "ml/g"'):
         write_pods(tmp_path / "pods.yaml", gang)
-    with pytest.raises(InputError, match="cannot tell the format from its ending"):
+    with pytest.raises(InputError, match=r'nodes\.txt: the ending "\.txt" is not known; .* \(\.json, \.jsonl, '):
         write_nodes(tmp_path / "nodes.txt", [])
     with pytest.raises(InputError, match="cannot be written: No such file"):
         write_nodes(tmp_path / "none" / "nodes.yaml", [])

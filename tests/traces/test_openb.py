@@ -256,7 +256,7 @@ def test_a_folder_and_a_missing_file_say_so(tmp_path):
 
 
 def test_an_unknown_ending_names_the_known_ones(tmp_path):
-    with pytest.raises(InputError, match=r'nodes\.xls: the ending "\.xls" is not known.*\.csv, \.json, \.parquet'):
+    with pytest.raises(InputError, match=r'nodes\.xls: the ending "\.xls" is not known.*\.csv, \.json, \.jsonl, '):
         load_nodes(tmp_path / "nodes.xls")
 
 

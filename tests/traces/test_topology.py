@@ -11,8 +11,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foresail.core.spec import NodeSpec
 from foresail.errors import InputError, OptionError
 from foresail.traces import kubernetes, openb
+from foresail.traces.kubernetes_write import write_nodes
 from foresail.traces.topology import label, label_files, place
 
 
@@ -162,8 +164,8 @@ def test_json_nodes_get_labels_and_all_else_stays(tmp_path, shape):
 
 
 def test_written_kubernetes_nodes_can_be_labelled_and_read(tmp_path):
-    nodes = [kubernetes.NodeSpec(f"n{index}", 1000, 2**30, 1, "T4") for index in range(3)]
-    kubernetes.write_nodes(tmp_path / "nodes.yaml", nodes)
+    nodes = [NodeSpec(f"n{index}", 1000, 2**30, 1, "T4") for index in range(3)]
+    write_nodes(tmp_path / "nodes.yaml", nodes)
     label_files([str(tmp_path / "nodes.yaml")], 2)
     again, _ = kubernetes.read_nodes(tmp_path / "nodes-hier.yaml")
     assert [node.labels for node in again] == [

@@ -84,7 +84,7 @@ class Memory:
         if column.cursor != table.touches:
             rows = table.touched_since(column.cursor)
             column.cursor = table.touches
-            self._refresh(column, pod, table.every_row if rows is None else rows)
+            self._refresh(column, pod, rows)
         return column
 
     def _new_column(self, pod: Pod) -> Column:
@@ -174,7 +174,7 @@ class Memory:
             return True
         rows = self._table.touched_since(column.cursor)
         column.cursor = self._table.touches
-        self._refresh(column, pod, self._table.every_row if rows is None else rows)
+        self._refresh(column, pod, rows)
         fresh = self._computed_column(pod)
         return all(
             np.array_equal(old, new, equal_nan=True)

@@ -208,11 +208,11 @@ class NodeTable:
             self._last_touch.fill(-1)
             self.structure += 1
 
-    def touched_since(self, cursor: int) -> Rows | None:
-        """Rows touched since there had been `cursor` touches, each once; None where that is about all of them."""
+    def touched_since(self, cursor: int) -> Rows:
+        """Rows touched since there had been `cursor` touches, each once."""
         end = self.touches
         if end - cursor >= self.count:
-            return None
+            return np.flatnonzero(self._last_touch >= cursor)
         rows = self._touched[cursor:end]
         if end - cursor < 2:
             return rows  # too few for one to stand twice

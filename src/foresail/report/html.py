@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from foresail import __version__
+from foresail.atomic import replacing
 from foresail.errors import ResultsError
 from foresail.report import plots
 from foresail.report.heatmap import node_map
@@ -93,17 +93,13 @@ def write_report(
 ) -> None:
     """Write the page to a file, whole or not at all."""
     page = render_report(runs, title=title, comparison=comparison)
-    beside = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_text(page, encoding="utf-8", newline="\n")
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be written ({error.strerror}); choose another file with --out") from error
+
+    def failed(why: str) -> ResultsError:
+        return ResultsError(f"{path}: cannot be written ({why}); choose another file with --out")
+
+    with replacing(path, failed) as part:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(page, encoding="utf-8", newline="\n")
 
 
 def _subtitle(runs: Sequence[Run]) -> str:

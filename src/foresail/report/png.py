@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from foresail.atomic import replacing
 from foresail.errors import OptionError, ResultsError
 from foresail.report.style import Figure
 
@@ -28,17 +28,17 @@ def write_pngs(folder: Path, figures: Mapping[str, Figure]) -> list[Path]:
         if Path(name).name != name:
             raise ValueError(f"figure name {name!r} is no file name")
     images = asyncio.run(_draw(figures))
+
+    def failed(why: str) -> ResultsError:
+        return ResultsError(f"{folder}: cannot be written ({why}); choose another folder with --png")
+
     written = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, image in images.items():
-            path = folder / f"{name}.png"
-            _write_whole(path, image)
-            written.append(path)
-    except OSError as error:
-        raise ResultsError(
-            f"{error.filename or folder}: cannot be written ({error.strerror}); choose another folder with --png"
-        ) from error
+    for name, image in images.items():
+        path = folder / f"{name}.png"
+        with replacing(path, failed) as part:
+            folder.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(image)
+        written.append(path)
     return written
 
 
@@ -72,13 +72,3 @@ def _on_white(figure: Figure) -> Figure:
 
 def _size(figure: Figure) -> dict[str, Any]:
     return {"format": "png", "width": WIDTH_PX, "height": figure["layout"].get("height", 400), "scale": SCALE}
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise

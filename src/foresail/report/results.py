@@ -52,20 +52,28 @@ def write_run(folder: Path, result: RunResult, *, manifest_extra: Mapping[str, A
     `manifest_extra` goes into the manifest beside the run's own fields: `inputs` (path -> sha256) and `command` (list
     of arguments) are the usual ones. `overwrite` replaces an earlier results folder and nothing else.
     """
-    folder = folder.resolve() if folder.is_symlink() else folder
-    check_target(folder, overwrite=overwrite)
+    write_files(folder, run_files(result, manifest_extra), overwrite=overwrite)
+
+
+def run_files(result: RunResult, manifest_extra: Mapping[str, Any]) -> dict[str, bytes]:
+    """Make the files of a results folder, the manifest last; a worker elsewhere may send them home."""
     tables = {name: to_frame(name, columns) for name in FILES if (columns := getattr(result, name)) is not None}
     files = {FILES[name]: _table_bytes(FILES[name], frame) for name, frame in tables.items()}
     files[SUMMARY] = _json_bytes(result.summary)
-    manifest = _manifest(result, tables, files, manifest_extra)
+    return files | {MANIFEST: _json_bytes(_manifest(result, tables, files, manifest_extra))}
+
+
+def write_files(folder: Path, files: Mapping[str, bytes], *, overwrite: bool = False) -> None:
+    """Write what `run_files` made as a results folder that is complete or absent."""
+    folder = folder.resolve() if folder.is_symlink() else folder
+    check_target(folder, overwrite=overwrite)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = _partial_folder(folder)
         try:
+            # The manifest comes last, so that even a copy cut short by a power failure is not taken for a whole one.
             for name, content in files.items():
                 _write_through(partial / name, content)
-            # Last, so that even a copy cut short by a power failure is not taken for a whole one.
-            _write_through(partial / MANIFEST, _json_bytes(manifest))
             _sync_folder(partial)
             _move_into_place(partial, folder)
         except BaseException:

@@ -23,7 +23,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         "error",
         "The file cannot be read",
         "It does not exist, is a folder, may not be read, or is not the format that its ending says.",
-        "Check the path and the ending: .csv and .parquet hold columns, .yaml, .yml and .json Kubernetes objects.",
+        "Check the path and the ending: .csv and .parquet hold columns, .yaml, .json and .jsonl Kubernetes objects.",
         "pods.csv: no such file; check the path",
     ),
     "FS101": Explanation(

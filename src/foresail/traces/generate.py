@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Workload
-from foresail.errors import InputError, OptionError, did_you_mean
-from foresail.traces.kubernetes import JSON_ENDINGS, YAML_ENDINGS, replacing, write_nodes, write_pods
+from foresail.errors import OptionError, did_you_mean
+from foresail.traces.catalogue import BOUND_ASKS, CATALOGUE, CLASS_PODS, NODE_SHAPES
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -23,61 +21,6 @@ LONGEST_S = 1.25e7
 """No pod of the openb trace lived longer."""
 _QUARTILE = 0.6744897501960817  # the 75 % point of the standard normal distribution
 _GIB = 2**30
-_MIB = 2**20
-
-# fmt: off
-# Tables read better in rows than one entry a line.
-NODE_SHAPES = (  # model, GPUs, vCPU, GiB, nodes of this shape in openb
-    ("G2", 8, 96, 384, 549), ("T4", 2, 104, 512, 387), ("T4", 4, 96, 384, 17), ("G3", 8, 128, 768, 39),
-    ("P100", 2, 16, 120, 107), ("P100", 2, 64, 256, 22), ("P100", 1, 8, 60, 3), ("P100", 2, 8, 60, 2),
-    ("V100M32", 8, 96, 768, 21), ("V100M32", 4, 48, 368, 9), ("V100M16", 4, 32, 128, 28), ("V100M16", 1, 8, 32, 19),
-    ("V100M16", 8, 64, 256, 7), ("V100M16", 8, 82, 336, 1), ("A10", 1, 128, 1024, 2),
-)
-CLASS_PODS = {"cpu": 1088, "share": 3078, "one": 3911, "multi": 75}
-"""How many of the 8152 openb pods are CPU-only, GPU-share, one-GPU and multi-GPU."""
-CATALOGUE = {  # vCPU, GiB, GPUs, milli-GPU of each, weight in the class
-    "cpu": (
-        (12, 56, 0, 0, 34), (32, 48, 0, 0, 26), (8, 30, 0, 0, 17), (16, 50, 0, 0, 12), (14, 48, 0, 0, 5),
-        (4, 16, 0, 0, 2), (24, 64, 0, 0, 1), (20, 80, 0, 0, 1), (2, 8, 0, 0, 1), (48, 192, 0, 0, 1),
-    ),
-    "share": (
-        (3, 6, 1, 800, 340), (12, 46, 1, 475, 130), (8, 30, 1, 475, 120), (12, 46, 1, 650, 80), (4, 20, 1, 325, 70),
-        (4, 24, 1, 225, 40), (6, 10, 1, 450, 40), (3, 6, 1, 600, 25), (4, 10, 1, 550, 20), (8, 30, 1, 325, 20),
-        (4, 16, 1, 150, 20), (4, 10, 1, 375, 15), (4, 16, 1, 200, 10), (4, 10, 1, 800, 10), (6, 24, 1, 150, 7),
-        (1, 2, 1, 325, 7), (8, 30, 1, 200, 6), (4, 24, 1, 100, 6), (8, 30, 1, 250, 6), (4, 24, 1, 500, 5),
-        (8, 30, 1, 650, 4), (12, 18, 1, 450, 3), (4, 24, 1, 350, 3), (6, 24, 1, 50, 2), (6, 24, 1, 100, 2),
-        (2, 8, 1, 375, 2), (2, 4, 1, 250, 2), (10, 40, 1, 500, 2), (16, 60, 1, 750, 2), (1, 2, 1, 125, 1),
-        (2, 4, 1, 100, 1), (5, 20, 1, 400, 1), (10, 32, 1, 900, 1), (16, 64, 1, 300, 1),
-    ),
-    "one": (
-        (11, 48, 1, 1000, 380), (3, 6, 1, 1000, 120), (12, 24, 1, 1000, 80), (18, 64, 1, 1000, 70),
-        (10, 40, 1, 1000, 50), (8, 16, 1, 1000, 40), (4, 24, 1, 1000, 40), (15, 56, 1, 1000, 40),
-        (12, 46, 1, 1000, 40), (16, 32, 1, 1000, 40), (14, 56, 1, 1000, 25), (24, 90, 1, 1000, 20),
-        (12, 76, 1, 1000, 15), (8, 32, 1, 1000, 10), (15, 80, 1, 1000, 10), (16, 120, 1, 1000, 8), (1, 6, 1, 1000, 4),
-        (7, 28, 1, 1000, 3), (6, 32, 1, 1000, 2), (2, 16, 1, 1000, 2), (14, 72, 1, 1000, 2), (9, 52, 1, 1000, 2),
-        (16, 88, 1, 1000, 1), (5, 10, 1, 1000, 1), (20, 100, 1, 1000, 1), (6, 12, 1, 1000, 1), (10, 20, 1, 1000, 1),
-        (2, 4, 1, 1000, 1), (30, 160, 1, 1000, 1), (4, 8, 1, 1000, 1),
-    ),
-    "multi": (
-        (64, 256, 8, 1000, 26), (88, 320, 8, 1000, 22), (32, 128, 4, 1000, 16), (16, 64, 2, 1000, 9),
-        (120, 700, 8, 1000, 5), (60, 312, 4, 1000, 4), (30, 156, 2, 1000, 4), (6, 64, 2, 1000, 4),
-        (12, 48, 2, 1000, 3), (18, 42, 2, 1000, 2), (24, 96, 4, 1000, 2), (14, 60, 2, 1000, 1), (80, 300, 8, 1000, 1),
-        (48, 180, 6, 1000, 1),
-    ),
-}
-"""What pods ask: 88 asks, few of them common and many rare, as in a real cluster."""
-BOUND_ASKS = {  # row of the catalogue, allowed models, weight in the class
-    "share": (
-        (0, "T4", 40), (1, "T4", 15), (2, "G2|T4", 12), (3, "T4", 10), (4, "P100", 6), (5, "T4|V100M16|V100M32", 5),
-        (6, "P100|V100M16", 4), (7, "T4", 4), (8, "A10|T4", 2), (9, "G2", 2),
-    ),
-    "one": (
-        (0, "T4", 30), (1, "T4", 16), (2, "G2", 12), (3, "V100M16|V100M32", 8), (4, "P100", 8), (5, "P100", 7),
-        (6, "T4|V100M16", 5), (7, "G2|G3", 5), (8, "G2|P100|T4", 4), (9, "V100M32", 3), (11, "G3", 2),
-    ),
-    "multi": ((0, "G2", 40), (1, "G2|G3", 20), (2, "V100M16|V100M32", 20), (3, "T4|P100", 15), (4, "G3", 5)),
-}
-# fmt: on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,106 +288,3 @@ def _by_appearance(specs: list[PodSpec], spec_of: Ints) -> tuple[list[PodSpec], 
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return [specs[index] for index in used[order].tolist()], rank[code]
-
-
-# ------------------------------------------------------------------------------------------------------------ writing
-
-
-def write(
-    nodes_path: str | Path,
-    pods_path: str | Path,
-    nodes: Sequence[NodeSpec],
-    workload: Workload,
-    *,
-    progress: Callable[[], None] | None = None,
-) -> None:
-    """Write both files, or neither. The endings pick the format: .csv, .parquet, .yaml, .json or .jsonl."""
-    with replacing(Path(nodes_path)) as nodes_part, replacing(Path(pods_path)) as pods_part:
-        if nodes_part.suffix in JSON_ENDINGS | YAML_ENDINGS:
-            write_nodes(nodes_part, nodes)
-        else:
-            _write_table(nodes_part, node_table(nodes))
-        if pods_part.suffix in JSON_ENDINGS | YAML_ENDINGS:
-            write_pods(pods_part, workload, progress=progress)
-        else:
-            _write_table(pods_part, pod_table(workload))
-
-
-def _write_table(path: Path, table: pl.DataFrame) -> None:
-    if path.suffix == ".csv":
-        table.write_csv(path)
-    elif path.suffix == ".parquet":
-        table.write_parquet(path)
-    else:
-        raise InputError(f'no format has the ending "{path.suffix}"; use .csv, .parquet, .yaml or .json')
-
-
-def node_table(nodes: Sequence[NodeSpec]) -> pl.DataFrame:
-    """Nodes as openb columns: sn, cpu_milli, memory_mib, gpu, model."""
-    for node in nodes:
-        _refuse_unwritable(node.name, node.memory_bytes, (node.labels, node.taints, node.extended, node.max_pods))
-    return pl.DataFrame(
-        {
-            "sn": [node.name for node in nodes],
-            "cpu_milli": [node.cpu_milli for node in nodes],
-            "memory_mib": [node.memory_bytes // _MIB for node in nodes],
-            "gpu": [node.gpu_count for node in nodes],
-            "model": [node.gpu_model or None for node in nodes],
-        },
-        schema={"sn": pl.String, "cpu_milli": pl.Int64, "memory_mib": pl.Int64, "gpu": pl.Int64, "model": pl.String},
-    )
-
-
-def pod_table(workload: Workload) -> pl.DataFrame:
-    """Pods as openb columns, and priority, gang, gang_min and owner."""
-    for index, spec in enumerate(workload.specs):
-        unwritable = (spec.extended, spec.node_selector, spec.tolerations, spec.labels, spec.namespace != "default")
-        _refuse_unwritable(f"spec {index}", spec.memory_bytes, unwritable)
-    of = workload.spec_of
-    ends = np.isfinite(workload.duration_s)
-    created = _time_column(workload.arrival_s)
-    deleted = _time_column(np.where(ends, workload.arrival_s + workload.duration_s, 0.0))
-    gang_names = [gang.name for gang in workload.gangs]
-    gang_least = [gang.min_members for gang in workload.gangs]
-    gang_of = pl.Series(workload.gang_of).cast(pl.Int64)
-    gang_of = gang_of.set(gang_of < 0, None)
-
-    def by_spec(values: Iterable[int]) -> Ints:
-        return np.fromiter(values, dtype=np.int64, count=len(workload.specs))[of]
-
-    def text_by_spec(values: Iterable[str]) -> pl.Series:
-        return pl.Series([value or None for value in values], dtype=pl.String).gather(of)
-
-    return pl.DataFrame(
-        {
-            "name": pl.Series(workload.names, dtype=pl.String),
-            "cpu_milli": by_spec(spec.cpu_milli for spec in workload.specs),
-            "memory_mib": by_spec(spec.memory_bytes // _MIB for spec in workload.specs),
-            "num_gpu": by_spec(spec.gpu_count for spec in workload.specs),
-            "gpu_milli": by_spec(spec.gpu_milli for spec in workload.specs),
-            "gpu_spec": text_by_spec("|".join(spec.gpu_models) for spec in workload.specs),
-            "qos": pl.repeat("Burstable", len(workload), eager=True),
-            "pod_phase": pl.Series(["Running", "Succeeded"]).gather(ends.astype(np.int64)),
-            "creation_time": created,
-            "deletion_time": deleted.set(pl.Series(~ends), None),
-            # As if every pod had been placed at once: lifetime from creation and from start are then the same.
-            "scheduled_time": created,
-            "priority": workload.priority,
-            "gang": pl.Series(gang_names, dtype=pl.String).gather(gang_of),
-            "gang_min": pl.Series(gang_least, dtype=pl.Int64).gather(gang_of),
-            "owner": text_by_spec(spec.owner for spec in workload.specs),
-        }
-    )
-
-
-def _time_column(seconds: Floats) -> pl.Series:
-    """Whole seconds as integers, as the openb files have them; finer times as they are."""
-    whole = bool(np.all(seconds == np.floor(seconds)))
-    return pl.Series(seconds.astype(np.int64) if whole else seconds)
-
-
-def _refuse_unwritable(name: str, memory_bytes: int, further: tuple[object, ...]) -> None:
-    if memory_bytes % _MIB or any(further):
-        raise InputError(
-            f"{name} has memory in parts of a MiB or fields that no openb column holds; write .yaml instead"
-        )

@@ -11,13 +11,15 @@ from typing import Any
 
 import yaml
 
+from foresail.atomic import replacing
 from foresail.errors import InputError, OptionError
-from foresail.traces.kubernetes import JSON_ENDINGS, YAML_ENDINGS, PlainLoader, json_documents, read_text, replacing
+from foresail.traces.documents import PlainLoader, json_documents, read_text, told_as_input_errors, yaml_documents
+from foresail.traces.formats import JSON_ENDINGS, OBJECT_ENDINGS
 
 SUFFIX = "-hier"
 """Outputs stand beside their input with this at the end of the name, and are not taken as inputs again."""
 KEYS = ("rack", "server")
-_ENDINGS = JSON_ENDINGS | YAML_ENDINGS | {".csv"}
+_ENDINGS = OBJECT_ENDINGS | {".csv"}
 _STRING = "tag:yaml.org,2002:str"
 
 
@@ -241,16 +243,8 @@ def _child(path: Path, parent: dict[str, Any], key: str) -> dict[str, Any]:
 def _yaml(path: Path, servers_per_rack: int) -> tuple[bytes, int]:
     """Work on the parsed tree, not on values, so that every scalar keeps its text and its quotes."""
     text = read_text(path)
-    try:
-        loader = PlainLoader(text)
-        documents = []
-        while loader.check_node():
-            documents.append(loader.get_node())
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise InputError(f"is no YAML: {error.problem}", path=path, line=mark.line + 1 if mark else None) from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InputError(f"is no YAML: {error}", path=path) from error
+    with told_as_input_errors(path):
+        documents = list(yaml_documents(PlainLoader(text)))
     nodes = 0
     for item in _yaml_nodes(documents, ""):
         metadata = _own_child(path, item, "metadata")

@@ -11,9 +11,8 @@ from foresail.core.spec import NodeSpec, Workload
 from foresail.errors import InputError
 from foresail.traces import openb
 from foresail.traces.checks import Finding, Findings, Ints, check_fit, check_nodes, check_workload
+from foresail.traces.formats import OBJECT_ENDINGS, TABLE_ENDINGS, refuse_other_endings
 
-_TABLE_ENDINGS = frozenset({".csv", ".parquet"})
-_OBJECT_ENDINGS = frozenset({".yaml", ".yml", ".json"})
 _OPENB_PREFIX = "openb_pod_list_"
 
 
@@ -134,18 +133,14 @@ def _note_failure(error: InputError, findings: Findings) -> None:
 
 
 def _is_table(path: str | Path) -> bool:
-    return Path(path).suffix.lower() in _TABLE_ENDINGS
+    return Path(path).suffix.lower() in TABLE_ENDINGS
 
 
 def _reader(path: str | Path) -> _Reader:
-    ending = Path(path).suffix.lower()
-    if ending in _TABLE_ENDINGS:
+    refuse_other_endings(Path(path), TABLE_ENDINGS | OBJECT_ENDINGS)
+    if _is_table(path):
         return openb
-    if ending in _OBJECT_ENDINGS:
-        # Only now: reading a CSV should not wait for the YAML library.
-        from foresail.traces import kubernetes  # noqa: PLC0415 - see above
+    # Only now: reading a CSV should not wait for the YAML library.
+    from foresail.traces import kubernetes  # noqa: PLC0415 - see above
 
-        return kubernetes
-    known = ", ".join(sorted(_TABLE_ENDINGS | _OBJECT_ENDINGS))
-    what = f'the ending "{ending}" is not known' if ending else "the file has no ending"
-    raise InputError(f"{what}; name the file by its format ({known})", path=path)
+    return kubernetes

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import csv
+import hashlib
+
+import numpy as np
+import pytest
+
+from foresail.core.spec import PodSpec, Workload
+from foresail.errors import InputError
+from foresail.traces.generate import GenerateSettings, generate
+from foresail.traces.trace import load
+from foresail.traces.write import write
+
+
+def make(**options):
+    return generate(GenerateSettings(**options))
+
+
+def assert_equal(one: Workload, other: Workload) -> None:
+    assert list(one.names) == list(other.names)
+    assert one.specs == other.specs
+    assert one.gangs == other.gangs
+    for column in ("spec_of", "arrival_s", "duration_s", "priority", "gang_of"):
+        np.testing.assert_array_equal(getattr(one, column), getattr(other, column))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "yaml", "json", "jsonl", "ndjson", "CSV"])
+@pytest.mark.parametrize("time_step_s", [1.0, 0.125])
+def test_written_files_are_read_back_equal(tmp_path, ending, time_step_s):
+    nodes, workload = make(
+        nodes=30, pods=150, gangs=0.3, gang_min=0.5, spec_share=0.5, replica_sets=5, priorities=((0, 1), (5, 1)),
+        time_step_s=time_step_s,
+    )  # fmt: skip
+    nodes_path, pods_path = tmp_path / f"nodes.{ending}", tmp_path / f"pods.{ending}"
+    write(nodes_path, pods_path, nodes, workload)
+    again = load(nodes_path, pods_path)
+    assert (again.nodes, again.dropped_rows) == (nodes, 0)
+    assert_equal(again.workload, workload)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [nodes_path.name, pods_path.name]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "yaml"])
+def test_the_same_seed_writes_the_same_bytes(tmp_path, ending):
+    digests = set()
+    for run in ("one", "two"):
+        (tmp_path / run).mkdir()
+        paths = tmp_path / run / f"nodes.{ending}", tmp_path / run / f"pods.{ending}"
+        write(*paths, *make(nodes=20, pods=300, seed=5, gangs=0.2))
+        digests.add(tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths))
+    assert len(digests) == 1
+
+
+def test_csv_columns_are_those_of_openb(tmp_path):
+    write(tmp_path / "nodes.csv", tmp_path / "pods.csv", *make(nodes=1, pods=20, gangs=0.5, replica_sets=2))
+    assert (tmp_path / "nodes.csv").read_text() == "sn,cpu_milli,memory_mib,gpu,model\nnode-000000,96000,393216,8,G2\n"
+    with (tmp_path / "pods.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == [
+        "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase", "creation_time",
+        "deletion_time", "scheduled_time", "priority", "gang", "gang_min", "owner",
+    ]  # fmt: skip
+    assert [row["name"] for row in rows] == [f"pod-{number:07d}" for number in range(20)]
+    assert all(row["creation_time"].isdigit() and row["scheduled_time"] == row["creation_time"] for row in rows)
+    assert {row["gang_min"] for row in rows if not row["gang"]} == {""}
+
+
+def test_a_failed_write_leaves_neither_file(tmp_path):
+    nodes, workload = make(nodes=2, pods=5)
+    labelled = Workload(["a"], [PodSpec(labels=(("a", "b"),))], np.array([0]))
+    with pytest.raises(InputError, match=r"spec 0 has .* fields that no openb column holds"):
+        write(tmp_path / "nodes.csv", tmp_path / "pods.csv", nodes, labelled)
+    with pytest.raises(InputError, match=r'pods\.txt: the ending "\.txt" is not known; .*\.csv, .*\.yaml'):
+        write(tmp_path / "nodes.csv", tmp_path / "pods.txt", nodes, workload)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "yaml"])
+@pytest.mark.parametrize("missing", ["nodes", "pods"])
+def test_a_file_that_cannot_be_written_is_told_by_the_name_the_user_gave(tmp_path, ending, missing):
+    paths = {name: tmp_path / f"{name}.{ending}" for name in ("nodes", "pods")}
+    paths[missing] = tmp_path / "none" / f"{missing}.{ending}"
+    with pytest.raises(InputError, match=rf"none/{missing}\.{ending}: cannot be written: No such file or directory$"):
+        write(paths["nodes"], paths["pods"], *make(nodes=1, pods=1))
+    assert list(tmp_path.iterdir()) == []
