@@ -9,6 +9,7 @@ import typer
 
 from foresail import __version__
 from foresail.cli import topology, trace
+from foresail.cli.compare import compare
 from foresail.cli.explain import EPILOG as EXPLAIN_EXAMPLES
 from foresail.cli.explain import explain
 from foresail.cli.policies import policies
@@ -29,11 +30,15 @@ app = typer.Typer(
 
 
 app.command(epilog=SIMULATE_EXAMPLES)(simulate)
+app.command()(compare)
 app.command(epilog=EXPLAIN_EXAMPLES)(explain)
 app.command()(report)
 app.command()(policies)
 app.add_typer(trace.app, name="trace")
 app.add_typer(topology.app, name="topology")
+
+
+_INTERRUPTED = 130
 
 
 def _print_version(wanted: bool) -> None:
@@ -58,6 +63,7 @@ def main() -> None:
     except ForesailError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; finished results are kept", err=True)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            typer.echo("interrupted; what was finished is kept, and the same command goes on from there", err=True)
+        raise
