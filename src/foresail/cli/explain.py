@@ -58,6 +58,7 @@ def _show(explained: Explained) -> None:
         devices = ", ".join(map(str, decision.outcome.devices))
         on_devices = f", device {devices}" if devices else ""
         console.print(f"{where}{looks} went to {explained.recorded_node}{on_devices}", markup=False)
+    console.print(f"asks {decision.asks}", markup=False)
     filters = Table("filter", "asked", "refused", "why", title=f"{decision.node_count} nodes", title_justify="left")
     for step in decision.filters:
         why = ", ".join(f"{count} {reason}" for reason, count in step.refused.items())

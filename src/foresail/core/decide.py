@@ -23,7 +23,7 @@ def decide(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
         return NoFit(pod.name, 0, {})
     column = memory.column(pod)
     if memory.keeps_totals:
-        place = int(column.total.argmax())
+        place = column.best()
         best = float(column.total[place])
         if best == -np.inf:
             # Nothing has been touched since the last pod of this shape was refused: the reasons are still the same.

@@ -10,6 +10,7 @@ from foresail.core.decide import decide
 from foresail.core.memory import sum_scores
 from foresail.core.model import Nodes, NoFit, Placement, Pod
 from foresail.core.profile import Profile
+from foresail.core.spec import PodSpec
 from foresail.core.table import NodeTable
 
 
@@ -47,6 +48,8 @@ class Explanation:
     """A decision and all that led to it."""
 
     pod: str
+    asks: str
+    """What the pod asks, in words."""
     outcome: Placement | NoFit
     node_count: int
     filters: list[FilterStep]
@@ -91,6 +94,7 @@ def explain(pod: Pod, table: NodeTable, profile: Profile, *, top: int = 5) -> Ex
     ]
     return Explanation(
         pod=pod.name,
+        asks=describe(pod.spec),
         outcome=decide(pod, table, profile),
         node_count=table.count,
         filters=filters,
@@ -98,3 +102,18 @@ def explain(pod: Pod, table: NodeTable, profile: Profile, *, top: int = 5) -> Ex
         candidates=candidates,
         tied=int((total == total.max()).sum()) if len(rows) else 0,
     )
+
+
+def describe(spec: PodSpec) -> str:
+    """What a pod asks: "8000 milli cpu, 30 GiB memory, 2 whole GPUs of T4"."""
+    parts = [f"{spec.cpu_milli} milli cpu", f"{spec.memory_bytes / 2**30:.4g} GiB memory"]
+    if spec.gpu_count == 1 and spec.gpu_milli < 1000:
+        parts.append(f"{spec.gpu_milli} milli of a GPU")
+    elif spec.gpu_count:
+        parts.append(f"{spec.gpu_count} whole GPU{'s' if spec.gpu_count > 1 else ''}")
+    if spec.gpu_count and spec.gpu_models:
+        parts[-1] += f" of {' or '.join(dict.fromkeys(spec.gpu_models))}"
+    parts += [f"{amount} {name}" for name, amount in spec.extended]
+    if spec.node_selector:
+        parts.append("nodes with " + ", ".join(f"{key}={value}" for key, value in spec.node_selector))
+    return ", ".join(parts)

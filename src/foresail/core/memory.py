@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ CODES_PER_FILTER = 256
 """A verdict is `filter number × 256 + the filter's code`, counting filters from 0; 0 is a pass."""
 
 _MOST_BYTES = 2 << 30
+_BLOCK = 256
+_BLOCKS_PAY_FROM = 8192
+"""Nodes from which finding the best block first beats a look at all totals."""
 _NO_VERDICT = np.zeros(1, dtype=np.uint16)
 
 
@@ -30,15 +34,40 @@ class Column:
     where the profile's totals can be remembered. `reasons` counts the verdicts in words once somebody has asked.
     """
 
-    __slots__ = ("cursor", "filters", "raw", "reasons", "total", "verdict")
+    __slots__ = ("_block_best", "_blocks", "cursor", "filters", "raw", "reasons", "total", "verdict")
 
     def __init__(self, count: int, scores: int, filters: list[tuple[int, UsedFilter]]) -> None:
         self.cursor = -1
         self.verdict: npt.NDArray[np.uint16] = np.zeros(count, dtype=np.uint16)
-        self.total = np.full(count, -np.inf)
+        padded = -(-count // _BLOCK) * _BLOCK
+        self.total = np.full(padded, -np.inf)
+        self._blocks = self.total.reshape(-1, _BLOCK)
+        self._block_best = np.full(len(self._blocks), -np.inf) if count >= _BLOCKS_PAY_FROM else None
         self.raw = [np.zeros(count) for _ in range(scores)]
         self.filters = filters
         self.reasons: dict[str, int] | None = None
+
+    def replace_totals(self, places: Rows, totals: npt.NDArray[Any]) -> None:
+        """Write new totals at these places, counted in rank order."""
+        best = self._block_best
+        if best is None:
+            self.total[places] = totals
+            return
+        blocks = places // _BLOCK
+        before = self.total[places]
+        self.total[places] = totals
+        # A block must be searched again only where its best total has become smaller.
+        sank = blocks[(before == best[blocks]) & (totals < before)]
+        np.maximum.at(best, blocks, totals)
+        if len(sank):
+            best[sank] = self._blocks[sank].max(axis=1)
+
+    def best(self) -> int:
+        """The place of the highest total, the first of equal ones."""
+        if self._block_best is None:
+            return int(self.total.argmax())
+        block = int(self._block_best.argmax())
+        return block * _BLOCK + int(self._blocks[block].argmax())
 
 
 class Memory:
@@ -121,13 +150,13 @@ class Memory:
             for raw, used_score in zip(column.raw, self.scores, strict=True):
                 raw[passing] = used_score.score(pod, nodes)
             return
-        places = table.place[rows]
         if passes is None or len(passing) == len(rows):
-            column.total[places] = self._totals(pod, nodes)
+            totals = self._totals(pod, nodes)
         else:
-            column.total[places] = -np.inf
+            totals = np.full(len(rows), -np.inf)
             if len(passing):
-                column.total[places[passes]] = self._totals(pod, nodes)
+                totals[passes] = self._totals(pod, nodes)
+        column.replace_totals(table.place[rows], totals)
 
     def _totals(self, pod: Pod, nodes: Nodes) -> npt.NDArray[np.float64]:
         scores = self.scores

@@ -19,6 +19,9 @@ from foresail.core.spec import Gang
 Order = tuple[int, float, int]
 """Higher priority first, then earlier arrival, then the order of submission; no two waiting pods share one."""
 
+CouldHelp = Callable[[Pod, int], bool]
+"""Whether a pod would fit on the node at a row."""
+
 _NEVER_S = float("inf")
 
 
@@ -45,6 +48,7 @@ class Lane:
         "deadline_s",
         "failures",
         "gang",
+        "hopes",
         "key",
         "not_before_s",
         "offered",
@@ -67,6 +71,8 @@ class Lane:
         self.asleep = False
         self.woken = False
         """Roused from its sleep, but its backoff has not ended."""
+        self.hopes: dict[int, None] | None = None
+        """Where room has become free since the lane fitted nowhere; None if it may fit anywhere."""
         self.failures = 0
         self.not_before_s = 0.0
         self.placed = 0
@@ -94,6 +100,7 @@ class Queue:
         self._backoff = backoff
         self._lanes: dict[Hashable, Lane] = {}
         self._asleep: dict[Hashable, Lane] = {}
+        self._hoping: dict[Hashable, Lane] = {}
         self._ready: list[tuple[Order, int, Lane]] = []
         self._backing_off: list[tuple[float, int, Lane]] = []
         self._deadlines: list[tuple[float, int, Lane]] = []
@@ -113,8 +120,8 @@ class Queue:
 
     @property
     def has_sleepers(self) -> bool:
-        """Whether there is anyone to wake."""
-        return bool(self._asleep)
+        """Whether there is anyone to wake, or to tell where else there is room."""
+        return bool(self._asleep or self._hoping)
 
     # --- coming and going ------------------------------------------------------------------------------------------
 
@@ -130,8 +137,10 @@ class Queue:
         heapq.heappush(lane.pods, ((-pod.priority, pod.arrival_s, sequence), pod))
         lane.waiting += 1
         # One more of a shape that fits nowhere is no news, but one more member may make a gang fit.
-        if lane.gang is not None and lane.key in self._asleep:
-            self._rouse(lane)
+        if lane.gang is not None:
+            self._hope_anew(lane)
+            if lane.key in self._asleep:
+                self._rouse(lane)
         self._offer(lane)
 
     def remove(self, uid: Hashable) -> None:
@@ -172,12 +181,15 @@ class Queue:
         lane.offered = None
         self._lanes.pop(lane.key, None)
         self._asleep.pop(lane.key, None)
+        self._hoping.pop(lane.key, None)
 
     # --- turns -----------------------------------------------------------------------------------------------------
 
-    def pop(self) -> tuple[Lane, list[Pod]] | None:
+    def pop(self, could_help: CouldHelp | None = None) -> tuple[Lane, list[Pod]] | None:
         """The lane whose turn it is and the pods to place: one, or all present members of a gang. They keep waiting
         until `done` or `sleep` says how it went.
+
+        With `could_help` a woken lane for which others have left no room goes back to sleep without a turn.
         """
         self._end_backoffs()
         while self._ready:
@@ -189,6 +201,9 @@ class Queue:
                 continue
             if self._head(lane)[0] != order:
                 self._offer(lane)  # its first pod was removed; the next one may have to let others pass
+                continue
+            if could_help is not None and not self._has_hope(lane, could_help):
+                self._fall_asleep(lane)
                 continue
             return lane, [lane.pods[0][1]] if lane.gang is None else self._in_order(lane)
         return None
@@ -213,17 +228,42 @@ class Queue:
         if not lane.waiting:
             return
         lane.failures += 1
+        lane.not_before_s = self._clock.now() + self._backoff.pause_s(lane.failures)
+        self._fall_asleep(lane)
+
+    def _fall_asleep(self, lane: Lane) -> None:
         lane.asleep = True
         lane.woken = False
         lane.offered = None
-        lane.not_before_s = self._clock.now() + self._backoff.pause_s(lane.failures)
+        self._hoping.pop(lane.key, None)
         self._asleep[lane.key] = lane
 
-    def wake(self, could_help: Callable[[Pod], bool] | None = None) -> None:
-        """Something happened, such as room becoming free; wake the sleeping lanes that it could help."""
+    def wake(self, row: int, could_help: CouldHelp | None = None) -> None:
+        """Room has become free at a row: wake the sleeping lanes with a pod that it could help."""
+        for lane in self._hoping.values():
+            if lane.hopes is not None:
+                lane.hopes[row] = None
         for lane in list(self._asleep.values()):
-            if could_help is None or any(map(could_help, self._asks(lane))):
+            if could_help is None or any(could_help(pod, row) for pod in self._asks(lane)):
+                lane.hopes = {row: None}
+                self._hoping[lane.key] = lane
                 self._rouse(lane)
+
+    def wake_all(self) -> None:
+        """Something happened that may help anyone anywhere."""
+        for lane in list(self._hoping.values()):
+            self._hope_anew(lane)
+        for lane in list(self._asleep.values()):
+            self._hope_anew(lane)
+            self._rouse(lane)
+
+    def _hope_anew(self, lane: Lane) -> None:
+        lane.hopes = None
+        self._hoping.pop(lane.key, None)
+
+    def _has_hope(self, lane: Lane, could_help: CouldHelp) -> bool:
+        """Whether there is still room for a pod of the lane where room has become free; elsewhere there was none."""
+        return lane.hopes is None or any(could_help(pod, row) for pod in self._asks(lane) for row in lane.hopes)
 
     def _asks(self, lane: Lane) -> list[Pod]:
         """One waiting pod for each different ask in the lane."""

@@ -58,7 +58,7 @@ class Scheduler:
 
         Gangs are given up only when nothing is ready any more, so that one whose timeout ends now has a last try.
         """
-        turn = self.queue.pop()
+        turn = self.queue.pop(self._could_help)
         if turn is None:
             self._give_up()
             return False
@@ -92,11 +92,14 @@ class Scheduler:
             return
         if any(used.row_wise is False for used in self._profile.filters):
             # Such a filter may open a node because of what happened on another.
-            self.queue.wake()
+            self.queue.wake_all()
             return
+        self.queue.wake(row, self._could_help)
+
+    def _could_help(self, pod: Pod, row: int) -> bool:
         table = self._cluster.table
         nodes = Nodes(table, table.every_row[row : row + 1])
-        self.queue.wake(lambda pod: not any(used.refuses(pod, nodes)[0] for used in self._asked(pod)))
+        return not any(used.refuses(pod, nodes)[0] for used in self._asked(pod))
 
     def _asked(self, pod: Pod) -> list[UsedFilter]:
         """The filters that do not skip the pod."""

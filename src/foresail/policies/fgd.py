@@ -138,7 +138,7 @@ def _best_device(
 def _same_state(free: Any, gpu_free: Any, row: int, other: int) -> bool:
     if free[row, CPU] != free[other, CPU]:
         return False
-    for device in range(gpu_free.shape[1]):
+    for device in range(gpu_free.shape[1]):  # noqa: SIM110 - numba compiles no generators
         if gpu_free[row, device] != gpu_free[other, device]:
             return False
     return True

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from foresail import __version__
+from foresail.atomic import replacing
 from foresail.core.clock import Clock, WallClock
 from foresail.core.decide import decide
 from foresail.core.gang import Decide
@@ -90,10 +91,13 @@ class Checkpoint:
         count = len(self._rows)
         device_counts = np.array(self._device_counts[:count], dtype=np.int64)
         header = {"format": _FORMAT, "identity": self._identity, "reasons": list(self._reasons)}
-        beside = self.path.with_name(self.path.name + ".part")
-        try:
+
+        def failed(why: str) -> ResultsError:
+            return ResultsError(f"{self.path}: the checkpoint cannot be written: {why}")
+
+        with replacing(self.path, failed) as part:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with beside.open("wb") as file:
+            with part.open("wb") as file:
                 np.savez(
                     file,
                     header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
@@ -104,9 +108,6 @@ class Checkpoint:
                 )
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(self.path)
-        except OSError as error:
-            raise ResultsError(f"{self.path}: the checkpoint cannot be written: {error.strerror}") from error
         self._saved_at_s = self._clock.now()
 
     def remove(self) -> None:
@@ -143,13 +144,16 @@ class Checkpoint:
 
     def _load(self) -> None:
         try:
-            with np.load(self.path, allow_pickle=False) as arrays:
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 header = json.loads(arrays["header"].tobytes())
                 if header["format"] != _FORMAT:
                     raise _unreadable(self.path, f"it has format {header['format']}, not {_FORMAT}")
                 columns = {name: arrays[name] for name in ("rows", "scores", "device_counts", "devices")}
         except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
             raise _unreadable(self.path, f"{type(error).__name__}: {error}") from error
+        counts, devices = columns["device_counts"], columns["devices"]
+        if not len(columns["rows"]) == len(columns["scores"]) == len(counts) or counts.sum() != len(devices):
+            raise _unreadable(self.path, "its columns do not go together")
         _check(self.path, header["identity"], self._identity)
         self._rows = array("q", columns["rows"].tolist())
         self._scores = array("d", columns["scores"].tolist())

@@ -97,16 +97,17 @@ def run_clock(
     on_progress: Callable[[int, int], None] | None = None,
     checkpoint: Checkpoint | None = None,
     on_event: OnEvent | None = None,
+    decide: Decide = decide_alone,
 ) -> RunResult:
     """One policy, one trace, one seed.
 
     `on_progress` is told (arrivals and ends so far, as many as there can be) now and then. `on_event` is told (time_s,
     what, pod or node) of everything that happens: start, end, evict and give_up of pods; fail, repair, cordon and
-    uncordon of nodes.
+    uncordon of nodes. `decide` may be one that listens in; a checkpoint brings its own.
     """
     settings = settings or ClockSettings()
     if checkpoint is None:
-        return _Run(trace, profile, seed, settings, faults or Faults(), decide_alone, on_event).go(on_progress)
+        return _Run(trace, profile, seed, settings, faults or Faults(), decide, on_event).go(on_progress)
     identity = identity_of(trace, profile, seed=seed, settings=asdict(settings), faults=faults)
     decide = checkpoint.begin(identity, profile)
     run = _Run(trace, profile, seed, settings, faults or Faults(), decide, on_event)

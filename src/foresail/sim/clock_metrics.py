@@ -62,8 +62,8 @@ class Timeline:
         if table.touches == self._seen_touches:
             return
         # The table starts counting anew after a very long time.
-        rows = None if table.touches < self._seen_touches else table.touched_since(self._seen_touches)
-        self._meter.update(table.every_row if rows is None else rows)
+        counts_anew = table.touches < self._seen_touches
+        self._meter.update(table.every_row if counts_anew else table.touched_since(self._seen_touches))
         self._seen_touches = table.touches
 
     def close(self, end_s: float) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foresail.atomic import replacing
 from foresail.core.spec import NodeSpec
 from foresail.errors import InputError, OptionError, did_you_mean
 
@@ -105,10 +106,10 @@ class Faults:
 
     def write(self, path: str | Path) -> None:
         """Write the faults as a file that `read` takes."""
-        lines = [_HEADER, *(f"{fault.time_s!r},{fault.node},{fault.event}" for fault in self.faults)]
-        beside = Path(path).with_name(Path(path).name + ".part")
-        beside.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        beside.replace(path)
+        with replacing(Path(path)) as part, part.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            writer.writerows((repr(fault.time_s), fault.node, fault.event) for fault in self.faults)
 
     def uncordoned(self, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
         """The nodes as they are at their best: not cordoned if they are ever uncordoned."""
