@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -5,7 +6,7 @@ from hypothesis import strategies as st
 from foresail.core.clock import SimClock
 from foresail.core.decide import decide
 from foresail.core.model import NoFit, Placement, Pod
-from foresail.core.profile import Profile, UsedScore
+from foresail.core.profile import Profile, UsedFilter, UsedScore
 from foresail.core.queue import NO_BACKOFF, Backoff, Queue
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang, PodSpec
@@ -298,3 +299,23 @@ def test_lanes_and_sleep_give_what_trying_every_waiting_pod_would_give(rooms, ac
                 expected.append((0.0, f"bind {outcome.node}", pod.name))
         assert [entry for entry in diary.run() if entry[1] != "refuse"] == expected
         assert {pod.name for pod in diary.scheduler.queue} == {entry[2] for entry in waiting}
+
+
+class WantsCompany:
+    """A filter that looks at other nodes: it passes a pod only once some pod runs anywhere."""
+
+    row_wise = False
+    reason = "are lonely"
+
+    def passes(self, pod, nodes):
+        return np.full(len(nodes), pod.name != "shy" or bool(nodes.table.placed))
+
+
+def test_a_pod_that_waited_for_company_is_tried_again_when_another_is_placed():
+    profile = load_profile("least-allocated")
+    profile.filters.append(UsedFilter("company", WantsCompany()))
+    diary = Diary(4, profile=profile)
+    diary.submit("shy", 2)
+    assert diary.run() == [(0, "refuse", "shy")]
+    diary.submit("bold", 1)
+    assert diary.run() == [(0, "bind node-0", "bold"), (0, "bind node-0", "shy")]

@@ -90,11 +90,19 @@ class Scheduler:
         """A node has more to offer than before: wake those that now pass its filters."""
         if not self.queue.has_sleepers:
             return
-        if any(used.row_wise is False for used in self._profile.filters):
-            # Such a filter may open a node because of what happened on another.
+        if self._looks_at_other_nodes():
             self.queue.wake_all()
-            return
-        self.queue.wake(row, self._could_help)
+        else:
+            self.queue.wake(row, self._could_help)
+
+    def _pods_were_placed(self) -> None:
+        """Usually that helps nobody, but a pod may have waited for the company of another."""
+        if self.queue.has_sleepers and self._looks_at_other_nodes():
+            self.queue.wake_all()
+
+    def _looks_at_other_nodes(self) -> bool:
+        """Whether a filter may open a node because of what happened on another."""
+        return any(used.row_wise is False for used in self._profile.filters)
 
     def _could_help(self, pod: Pod, row: int) -> bool:
         table = self._cluster.table
@@ -117,6 +125,7 @@ class Scheduler:
         outcome = self.place(pod)
         if isinstance(outcome, Placement):
             self.queue.done(lane, [pod])
+            self._pods_were_placed()
         else:
             self.queue.sleep(lane)
             self._cluster.refuse(pod, outcome)
@@ -128,6 +137,7 @@ class Scheduler:
             self._cluster.bind(pod, placement)
         if placed:
             self.queue.done(lane, [pod for pod, _ in placed])
+            self._pods_were_placed()
         if refusal is not None:
             self.queue.sleep(lane)
             for pod in members:

@@ -12,7 +12,7 @@ from foresail.core.model import Nodes, Pod, Scores
 from foresail.core.spec import Workload
 from foresail.core.table import CPU
 from foresail.errors import OptionError, PolicyError
-from foresail.policies.fragmentation import CLASSES, TypicalPods, add_classes, fragment_milli
+from foresail.policies.fragmentation import CLASSES, Asks, TypicalPods, add_classes, fragment_milli
 
 
 class Fgd:
@@ -33,15 +33,14 @@ class Fgd:
             raise OptionError(f"fgd: cover is {cover}; it is a part of the workload, above 0 and at most 1")
         self._levels = levels
         self._cover = cover
-        self._typical: TypicalPods | None = None
-        self._columns: tuple[Any, ...] = ()
+        self._asks: Asks | None = None
 
     def learn(self, workload: Workload, nodes: Nodes) -> None:
-        self._typical = TypicalPods.of(workload, nodes.table.models, cover=self._cover)
-        self._columns = self._typical.columns
+        typical = TypicalPods.of(workload, nodes.table.models, cover=self._cover)
+        self._asks = typical.asks(typical.share)
 
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
-        if self._typical is None:
+        if self._asks is None:
             raise PolicyError("fgd has not seen a workload yet, so it knows no typical pods; call profile.learn first")
         table, shape = nodes.table, pod.shape
         scores: Scores = _scores(
@@ -54,7 +53,7 @@ class Fgd:
             shape.gpu_milli,
             shape.is_share,
             self._levels,
-            *self._columns,
+            self._asks,
         )
         return scores
 
@@ -71,7 +70,7 @@ class Fgd:
             shape.request[CPU],
             shape.gpu_milli,
             self._levels,
-            *self._columns,
+            self._asks,
         )
         return (device,)
 
@@ -82,56 +81,46 @@ def _levels_of(delta_milli: float, levels: int) -> int:
 
 
 @njit(cache=True)
+def _fragments(cpu_free: int, free: Any, model: int, asks: Asks, scratch: Any) -> float:
+    """A node's fragmentation in milli."""
+    fitting, below, classes = scratch
+    add_classes(cpu_free, free, model, asks, fitting, below, classes)
+    return fragment_milli(classes)  # type: ignore[no-any-return] # compiled functions carry no types
+
+
+@njit(cache=True)
+def _scratch(asks: Asks) -> Any:
+    gammas = len(asks.gammas)
+    return np.empty(gammas, dtype=np.int64), np.empty(gammas, dtype=np.int64), np.empty(CLASSES)
+
+
+@njit(cache=True)
 def _best_device(
-    cpu_free: int,
-    free: Any,
-    model: int,
-    cpu_request: int,
-    gpu_milli: int,
-    levels: int,
-    cpu_milli: Any,
-    gpu_count: Any,
-    share: Any,
-    gammas: Any,
-    gamma_at: Any,
-    allowed: Any,
+    cpu_free: int, free: Any, model: int, cpu_request: int, gpu_milli: int, levels: int, asks: Asks
 ) -> tuple[int, int]:
     """The best score of a GPU share on one node, and the first device that gives it."""
-    fitting = np.empty(len(gammas), dtype=np.int64)
-    below = np.empty(len(gammas), dtype=np.int64)
-    classes = np.empty(CLASSES)
-    add_classes(cpu_free, free, model, cpu_milli, gpu_count, share, gammas, gamma_at, allowed, fitting, below, classes)
-    before = fragment_milli(classes)
+    scratch = _scratch(asks)
+    before = _fragments(cpu_free, free, model, asks, scratch)
     after = free.copy()
     best, chosen = -1, -1
     for device in range(len(free)):
-        if free[device] < gpu_milli:
-            continue
-        repeated = False
-        for earlier in range(device):
-            repeated = repeated or free[earlier] == free[device]
-        if repeated:
+        if free[device] < gpu_milli or _has_twin_before(free, device):
             continue
         after[device] -= gpu_milli
-        add_classes(
-            cpu_free - cpu_request,
-            after,
-            model,
-            cpu_milli,
-            gpu_count,
-            share,
-            gammas,
-            gamma_at,
-            allowed,
-            fitting,
-            below,
-            classes,
-        )
+        score = _levels_of(before - _fragments(cpu_free - cpu_request, after, model, asks, scratch), levels)
         after[device] += gpu_milli
-        score = _levels_of(before - fragment_milli(classes), levels)
         if score > best:
             best, chosen = score, device
     return best, chosen
+
+
+@njit(cache=True)
+def _has_twin_before(free: Any, device: int) -> bool:
+    """Whether an earlier device is as free: it would give the same score, and the first of equals is taken."""
+    for earlier in range(device):  # noqa: SIM110 - numba compiles no generators
+        if free[earlier] == free[device]:
+            return True
+    return False
 
 
 @njit(cache=True)
@@ -155,80 +144,30 @@ def _scores(
     pod_gpu_milli: int,
     is_share: bool,  # noqa: FBT001 - a kernel takes its arguments by position
     levels: int,
-    cpu_milli: Any,
-    gpu_count: Any,
-    share: Any,
-    gammas: Any,
-    gamma_at: Any,
-    allowed: Any,
+    asks: Asks,
 ) -> Any:
     scores = np.empty(len(rows), dtype=np.int64)
-    fitting = np.empty(len(gammas), dtype=np.int64)
-    below = np.empty(len(gammas), dtype=np.int64)
-    classes = np.empty(CLASSES)
+    scratch = _scratch(asks)
     after = np.empty(gpu_free.shape[1], dtype=np.int64)
     # Many nodes of a model are in the same state, most of all the idle ones; the last one scored stands for its like.
-    scored = np.full(allowed.shape[1], -1, dtype=np.int64)
+    scored = np.full(asks.allowed.shape[1], -1, dtype=np.int64)
     for at in range(len(rows)):
-        row = rows[at]
-        like = scored[gpu_model[row]]
+        row, model = rows[at], gpu_model[rows[at]]
+        like = scored[model]
         if like >= 0 and _same_state(free, gpu_free, rows[like], row):
             scores[at] = scores[like]
             continue
-        scored[gpu_model[row]] = at
+        scored[model] = at
         cpu_free = free[row, CPU]
         if is_share:
-            best, _ = _best_device(
-                cpu_free,
-                gpu_free[row],
-                gpu_model[row],
-                cpu_request,
-                pod_gpu_milli,
-                levels,
-                cpu_milli,
-                gpu_count,
-                share,
-                gammas,
-                gamma_at,
-                allowed,
-            )
-            scores[at] = best
+            scores[at], _ = _best_device(cpu_free, gpu_free[row], model, cpu_request, pod_gpu_milli, levels, asks)
             continue
-        model = gpu_model[row]
-        add_classes(
-            cpu_free,
-            gpu_free[row],
-            model,
-            cpu_milli,
-            gpu_count,
-            share,
-            gammas,
-            gamma_at,
-            allowed,
-            fitting,
-            below,
-            classes,
-        )
-        before = fragment_milli(classes)
         wanted = pod_gpu_count
         for device in range(len(after)):
             after[device] = gpu_free[row, device]
             if wanted > 0 and after[device] >= pod_gpu_milli:
                 after[device] -= pod_gpu_milli
                 wanted -= 1
-        add_classes(
-            cpu_free - cpu_request,
-            after,
-            model,
-            cpu_milli,
-            gpu_count,
-            share,
-            gammas,
-            gamma_at,
-            allowed,
-            fitting,
-            below,
-            classes,
-        )
-        scores[at] = _levels_of(before - fragment_milli(classes), levels)
+        before = _fragments(cpu_free, gpu_free[row], model, asks, scratch)
+        scores[at] = _levels_of(before - _fragments(cpu_free - cpu_request, after, model, asks, scratch), levels)
     return scores

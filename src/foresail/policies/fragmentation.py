@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,27 @@ Q1_LACK_BOTH, Q2_LACK_GPU, Q3_SATISFIED, Q4_LACK_CPU, XL_SATISFIED, XR_LACK_CPU,
 CLASSES = 7
 
 
+class Asks(NamedTuple):
+    """Typical pods as the kernels take them; one row an ask.
+
+    `share` is how typical an ask is: a part of 1, or a whole count where sums must be exact. `gamma_at` says where an
+    ask's per-device milli stands in `gammas`, the distinct ones in rising order. `allowed` has one column a GPU model
+    of the node table.
+    """
+
+    cpu_milli: Any
+    gpu_count: Any
+    share: Any
+    gammas: Any
+    gamma_at: Any
+    allowed: Any
+
+
 @dataclass(slots=True)
 class TypicalPods:
     """The most frequent asks of a workload, the most frequent first; one row an ask.
 
-    `share` sums to 1; `weight` is the same as whole counts. `gamma_at` says where an ask's per-device milli stands in
-    `gammas`, the distinct ones in rising order. `allowed` has one column a GPU model of the node table.
+    `share` sums to 1; `weight` is the same as whole counts. `allowed` has one column a GPU model of the node table.
     """
 
     cpu_milli: npt.NDArray[np.int64]
@@ -30,8 +45,6 @@ class TypicalPods:
     gpu_spec: list[str]
     weight: npt.NDArray[np.int64]
     share: npt.NDArray[np.float64]
-    gammas: npt.NDArray[np.int64]
-    gamma_at: npt.NDArray[np.int64]
     allowed: npt.NDArray[np.bool_]
 
     @classmethod
@@ -52,7 +65,6 @@ class TypicalPods:
             covered += row[0]
         weight = np.array([row[0] for row in taken], dtype=np.int64)
         gpu_milli = np.array([row[2] for row in taken], dtype=np.int64)
-        gammas, gamma_at = np.unique(gpu_milli, return_inverse=True)
         specs = [row[4] for row in taken]
         return cls(
             cpu_milli=np.array([row[1] for row in taken], dtype=np.int64),
@@ -62,8 +74,6 @@ class TypicalPods:
             weight=weight,
             # Two divisions, not one: the published shares are made so, and a truncated score feels the last bit.
             share=(weight / total) / (max(1, covered) / total),
-            gammas=gammas,
-            gamma_at=gamma_at.astype(np.int64),
             allowed=np.array(
                 [[not spec or model in spec.split("|") for model in models] for spec in specs], dtype=np.bool_
             )
@@ -71,10 +81,10 @@ class TypicalPods:
             else np.zeros((0, len(models)), dtype=np.bool_),
         )
 
-    @property
-    def columns(self) -> tuple[Any, ...]:
-        """What the kernels take, in their order."""
-        return self.cpu_milli, self.gpu_count, self.share, self.gammas, self.gamma_at, self.allowed
+    def asks(self, share: npt.NDArray[Any]) -> Asks:
+        """The columns for the kernels, weighted by `share` or by `weight`."""
+        gammas, gamma_at = np.unique(self.gpu_milli, return_inverse=True)
+        return Asks(self.cpu_milli, self.gpu_count, share, gammas, gamma_at.astype(np.int64), self.allowed)
 
 
 @njit(cache=True, inline="always")
@@ -98,44 +108,31 @@ def _count_by_gamma(free: Any, gammas: Any, fitting: Any, below: Any) -> int:
 
 
 @njit(cache=True)
-def add_classes(
-    cpu_free: int,
-    free: Any,
-    model: int,
-    cpu_milli: Any,
-    gpu_count: Any,
-    share: Any,
-    gammas: Any,
-    gamma_at: Any,
-    allowed: Any,
-    fitting: Any,
-    below: Any,
-    out: Any,
-) -> None:
+def add_classes(cpu_free: int, free: Any, model: int, asks: Asks, fitting: Any, below: Any, out: Any) -> None:
     """Write a node's idle milli by class into `out`, weighted by how typical each ask is; shape (7,).
 
-    The sums run over the asks in their order and class by class: scores are truncated, so the last bit counts. Whole
-    weights in `share` and a whole-number `out` give exact sums instead.
+    `fitting` and `below` are scratch, as long as `asks.gammas`. The sums run over the asks in their order and class by
+    class: scores are truncated, so the last bit counts. Whole shares and a whole-number `out` give exact sums instead.
     """
     out[:] = 0
-    idle = _count_by_gamma(free, gammas, fitting, below)
+    idle = _count_by_gamma(free, asks.gammas, fitting, below)
     if idle == 0:
         return
-    for ask in range(len(cpu_milli)):
-        at = gamma_at[ask]
-        enough_cpu = cpu_free >= cpu_milli[ask]
-        if gammas[at] == 0:
-            out[XL_SATISFIED if enough_cpu else XR_LACK_CPU] += share[ask] * idle
-        elif not allowed[ask, model]:
-            out[NO_ACCESS] += share[ask] * idle
-        elif fitting[at] >= gpu_count[ask]:
+    for ask in range(len(asks.cpu_milli)):
+        at, share = asks.gamma_at[ask], asks.share[ask]
+        enough_cpu = cpu_free >= asks.cpu_milli[ask]
+        if asks.gammas[at] == 0:
+            out[XL_SATISFIED if enough_cpu else XR_LACK_CPU] += share * idle
+        elif not asks.allowed[ask, model]:
+            out[NO_ACCESS] += share * idle
+        elif fitting[at] >= asks.gpu_count[ask]:
             if enough_cpu:
-                out[Q2_LACK_GPU] += share[ask] * below[at]
-                out[Q3_SATISFIED] += share[ask] * (idle - below[at])
+                out[Q2_LACK_GPU] += share * below[at]
+                out[Q3_SATISFIED] += share * (idle - below[at])
             else:
-                out[Q4_LACK_CPU] += share[ask] * idle
+                out[Q4_LACK_CPU] += share * idle
         else:
-            out[Q2_LACK_GPU if enough_cpu else Q1_LACK_BOTH] += share[ask] * idle
+            out[Q2_LACK_GPU if enough_cpu else Q1_LACK_BOTH] += share * idle
 
 
 @njit(cache=True)

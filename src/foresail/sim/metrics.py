@@ -10,7 +10,7 @@ from numba import njit
 
 from foresail.core.spec import Workload
 from foresail.core.table import CPU, GPU, MEMORY, NodeTable
-from foresail.policies.fragmentation import CLASSES, Q3_SATISFIED, TypicalPods, add_classes
+from foresail.policies.fragmentation import CLASSES, Q3_SATISFIED, Asks, TypicalPods, add_classes
 from foresail.sim.result import FRAGMENT_CLASSES, Column
 
 _USED = 3
@@ -26,8 +26,8 @@ class Meter:
     def __init__(self, table: NodeTable, workload: Workload, events: int) -> None:
         """`events`: how many will be written down, as far as known; room is added when it runs out."""
         self._table = table
-        self._typical = TypicalPods.of(workload, table.models)
-        self._weight_sum = max(1, int(self._typical.weight.sum()))
+        typical = TypicalPods.of(workload, table.models)
+        self._weight_sum = max(1, int(typical.weight.sum()))
         self._by_row = np.zeros((table.count, CLASSES), dtype=np.int64)
         self._totals = np.zeros(_USED + CLASSES, dtype=np.int64)
         self._used_by_row = np.zeros((table.count, _USED), dtype=np.int64)
@@ -40,12 +40,7 @@ class Meter:
             self._used_by_row,
             self._by_row,
             self._totals,
-            self._typical.cpu_milli,
-            self._typical.gpu_count,
-            self._typical.weight,
-            self._typical.gammas,
-            self._typical.gamma_at,
-            self._typical.allowed,
+            typical.asks(typical.weight),
         )
         self.events = 0
         _update(table.every_row, *self._columns)
@@ -107,16 +102,11 @@ def _update(
     used_by_row: Any,
     by_row: Any,
     totals: Any,
-    cpu_milli: Any,
-    gpu_count: Any,
-    weight: Any,
-    gammas: Any,
-    gamma_at: Any,
-    allowed: Any,
+    asks: Asks,
 ) -> None:
     """Replace what these rows add to the totals: used cpu, memory and gpu, then the weighted classes."""
-    fitting = np.empty(len(gammas), dtype=np.int64)
-    below = np.empty(len(gammas), dtype=np.int64)
+    fitting = np.empty(len(asks.gammas), dtype=np.int64)
+    below = np.empty(len(asks.gammas), dtype=np.int64)
     used = np.empty(_USED, dtype=np.int64)
     classes = np.empty(CLASSES, dtype=np.int64)
     for row in rows:
@@ -126,20 +116,7 @@ def _update(
         for at in range(_USED):
             totals[at] += used[at] - used_by_row[row, at]
             used_by_row[row, at] = used[at]
-        add_classes(
-            free[row, CPU],
-            gpu_free[row],
-            gpu_model[row],
-            cpu_milli,
-            gpu_count,
-            weight,
-            gammas,
-            gamma_at,
-            allowed,
-            fitting,
-            below,
-            classes,
-        )
+        add_classes(free[row, CPU], gpu_free[row], gpu_model[row], asks, fitting, below, classes)
         for at in range(CLASSES):
             totals[_USED + at] += classes[at] - by_row[row, at]
             by_row[row, at] = classes[at]
