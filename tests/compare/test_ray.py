@@ -18,9 +18,6 @@ pytestmark = [
     pytest.mark.skipif(
         importlib.util.find_spec("ray") is None, reason="Ray is not installed; pip install 'foresail[ray]'"
     ),
-    # Ray leaves its sockets, log files and child processes to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 

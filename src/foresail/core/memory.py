@@ -58,7 +58,8 @@ class Column:
         self.total[places] = totals
         # A block must be searched again only where its best total has become smaller.
         sank = blocks[(before == best[blocks]) & (totals < before)]
-        np.maximum.at(best, blocks, totals)
+        with np.errstate(invalid="ignore"):  # a NaN is for `decide` to report, with the policy's name
+            np.maximum.at(best, blocks, totals)
         if len(sank):
             best[sank] = self._blocks[sank].max(axis=1)
 
