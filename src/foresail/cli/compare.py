@@ -153,6 +153,9 @@ def compare(
     wanted = load_experiment(experiment, options)
     check_folder(out)
     plan = wanted.plan()
+    for trace, dropped in plan.dropped_rows.items():
+        if dropped:
+            typer.echo(f"trace {trace}: dropped {dropped} bad rows", err=True)
     try:
         with (
             _progress(len(plan.runs), verbose=verbose) as (on_progress, on_run),

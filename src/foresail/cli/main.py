@@ -9,6 +9,7 @@ import typer
 
 from foresail import __version__
 from foresail.cli import topology, trace
+from foresail.cli.compare import EPILOG as COMPARE_EXAMPLES
 from foresail.cli.compare import compare
 from foresail.cli.explain import EPILOG as EXPLAIN_EXAMPLES
 from foresail.cli.explain import explain
@@ -30,7 +31,7 @@ app = typer.Typer(
 
 
 app.command(epilog=SIMULATE_EXAMPLES)(simulate)
-app.command()(compare)
+app.command(epilog=COMPARE_EXAMPLES)(compare)
 app.command(epilog=EXPLAIN_EXAMPLES)(explain)
 app.command()(report)
 app.command()(policies)

@@ -1,0 +1,85 @@
+"""Write the pages that the project can print itself: the command line reference and the changelog.
+
+`python docs/generate.py` writes them; with `--check` nothing is written, and a page that is out of date is an error.
+"""
+
+# ruff: noqa: INP001 - a script that stands beside the pages it writes
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# Before typer is loaded: it asks for its width once, and a reference must not depend on whose terminal printed it.
+os.environ |= {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1", "TERM": "dumb"}
+for forcing in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
+    os.environ.pop(forcing, None)
+
+import typer  # noqa: E402 - see above
+from typer.testing import CliRunner  # noqa: E402 - see above
+
+from foresail.cli.main import app  # noqa: E402 - see above
+
+ROOT = Path(__file__).resolve().parents[1]
+CLI_INTRODUCTION = """\
+# Command line
+
+Printed by the program itself. `foresail --help` and `foresail VERB --help` say the same on your machine.
+
+Every verb ends with 0 if it did what was asked. Something you can mend (a wrong value, a missing file, a policy that
+raises) ends with 2 and one message that names the place, the value and the remedy. An interrupt ends with 130. Tables,
+JSON and what was written go to standard output; errors, notes and progress bars go to standard error, the bars only if
+it is a terminal.
+"""
+
+
+def cli_page() -> str:
+    """The reference: the help of the program, then of every verb."""
+    parts = [CLI_INTRODUCTION]
+    for words in _verbs():
+        name = " ".join(["foresail", *words])
+        parts.append(f"## {name}\n\n```text\n{_help(words)}\n```\n")
+    return "\n".join(parts)
+
+
+def _verbs() -> Iterator[list[str]]:
+    """The program, then each verb, and each verb of a group after its group."""
+    group = typer.main.get_command(app)
+    yield []
+    for name, command in getattr(group, "commands", {}).items():
+        yield [name]
+        for inner in getattr(command, "commands", {}):
+            yield [name, inner]
+
+
+def _help(words: list[str]) -> str:
+    result = CliRunner().invoke(app, [*words, "--help"], prog_name="foresail")
+    if result.exit_code:
+        raise SystemExit(f"foresail {' '.join(words)} --help ended with {result.exit_code}: {result.output}")
+    return "\n".join(line.rstrip() for line in result.stdout.strip("\n").splitlines()).strip("\n")
+
+
+def pages() -> dict[Path, str]:
+    """What each generated page should hold."""
+    return {
+        ROOT / "docs/reference/cli.md": cli_page(),
+        ROOT / "docs/changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+    }
+
+
+def main() -> None:
+    """Write the pages, or with `--check` compare them with what is there."""
+    stale = [path for path, text in pages().items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    if sys.argv[1:] == ["--check"]:
+        if stale:
+            names = ", ".join(str(path.relative_to(ROOT)) for path in stale)
+            raise SystemExit(f"{names}: out of date; run python docs/generate.py")
+        return
+    for path in stale:
+        path.write_text(pages()[path], encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
