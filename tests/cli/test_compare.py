@@ -36,7 +36,7 @@ def install(site, monkeypatch, body):
     dist = site / "mine-1.0.dist-info"
     dist.mkdir(parents=True)
     (site / f"{site.name}_mine.py").write_text(
-        "import os, signal\nimport numpy as np\n"
+        "import glob, os, signal\nimport numpy as np\n"
         "class Mine:\n    def seed(self, seed):\n        self._seed = seed\n"
         f"    def score(self, pod, nodes):\n        {body}\n        return np.zeros(len(nodes))\n"
     )
@@ -122,7 +122,11 @@ def test_failing_runs_are_named_at_the_end(here, monkeypatch):
 def test_a_real_interrupt_keeps_what_is_finished(here, monkeypatch, jobs):
     # The policy itself sends the signal, to the command: in this process, or from a worker to its parent.
     target = "os.getpid()" if jobs == 1 else "os.getppid()"
-    body = f"if self._seed == 9 and not os.path.exists('calm'): os.kill({target}, signal.SIGINT); signal.pause()"
+    # Not before a run is on the disk: a worker may be done long before its parent has written what it was handed.
+    body = f"""if self._seed == 9 and not os.path.exists('calm'):
+            while not glob.glob('out/runs/*/*/*/manifest.json'): os.sched_yield()
+            os.kill({target}, signal.SIGINT)
+            signal.pause()"""
     install(here / "signals", monkeypatch, body)
     (here / "go.py").write_text(
         "from foresail.cli.compare import compare\nimport typer\n"
@@ -148,6 +152,17 @@ def test_a_real_interrupt_keeps_what_is_finished(here, monkeypatch, jobs):
     assert ran.returncode == 0, ran.stderr
     assert f"4 runs ({finished} of them from before) in out/runs" in ran.stdout
     forget_packages()
+
+
+def test_bad_rows_stop_or_are_dropped_and_counted(here):
+    lines = (here / "pods.csv").read_text().splitlines()
+    (here / "pods.csv").write_text("\n".join([*lines, "bad" + ",x" * lines[0].count(",")]) + "\n")
+    ran = call(*TRACE, "--policy", "fgd", "--out", "out")
+    assert str(ran.exception).startswith("pods.csv:42: ")
+    assert not (here / "out").exists()
+    ran = call(*TRACE, "--policy", "fgd", "--out", "out", "--skip-bad-rows")
+    assert ran.exit_code == 0, ran.output
+    assert ran.stderr == "trace pods: dropped 1 bad rows\n"
 
 
 def test_a_foreign_folder_is_refused(here):

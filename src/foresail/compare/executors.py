@@ -20,7 +20,7 @@ from foresail import __version__
 from foresail.compare.experiment import PlannedRun
 from foresail.errors import ForesailError, InputError, OptionError, ResultsError
 from foresail.report.results import run_files
-from foresail.sim.run import RunRequest, input_hashes, load_trace, run
+from foresail.sim.run import RunRequest, forget_traces, input_hashes, run
 
 RAY_MISSING = "--ray needs Ray, which is not installed; install it with: pip install 'foresail[ray]'"
 
@@ -261,7 +261,7 @@ def _carry_out_shipped(
         )
         outcome = carry_out(here, manifest)
         # The next run has its files elsewhere, so a kept trace would never be asked for again.
-        load_trace.cache_clear()
+        forget_traces()
     if isinstance(outcome, Failed):
         for path, place_there in moved.items():
             outcome = Failed(outcome.why.replace(place_there, path))

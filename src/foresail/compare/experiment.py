@@ -96,7 +96,7 @@ class Experiment:
             if count > 1:
                 both = " and ".join(policy for policy, other in zip(self.policies, names, strict=True) if other == name)
                 raise OptionError(f'{both} are both called "{name}"; drop one, or set another name in its profile')
-        self._check_traces()
+        dropped_rows = self._check_traces()
         manifests: dict[tuple[str, str, str], dict[str, Any]] = {}
         folders = _slugs([trace.name for trace in self.traces]), _slugs(names)
         cells = [
@@ -113,7 +113,7 @@ class Experiment:
                 known.update(manifest_extra(request))
             manifest = {"command": request.command, "request": request.plain(), "inputs": known["inputs"]}
             runs.append(PlannedRun(trace_called, policy_called, seed, request, manifest, folder / f"seed-{seed}"))
-        return Plan(self, tuple(runs), tuple(names), self._baseline(names), metrics, profiles)
+        return Plan(self, tuple(runs), tuple(names), self._baseline(names), metrics, profiles, dropped_rows)
 
     def _check_lists(self) -> None:
         if not self.traces:
@@ -139,18 +139,20 @@ class Experiment:
             if name == ALL_TRACES:
                 raise OptionError(f'no trace may be called "{ALL_TRACES}"; the rows over every trace are called so')
 
-    def _check_traces(self) -> None:
+    def _check_traces(self) -> dict[str, int]:
+        """How many bad rows each trace lost, after a look at everything that a run would read."""
+        dropped = {}
         for files in self.traces:
             trace = load_trace(files.nodes, files.pods, skip_bad_rows=self.skip_bad_rows)
             if self.faults is not None:
-                if not self.faults.endswith(".csv"):
-                    raise InputError("a file of faults ends in .csv", path=self.faults)
                 Faults.read(self.faults, trace.nodes)
             if self.protocol == "openb":
                 try:
                     arrivals(trace, load=self.load, seed=self.seeds[0])
                 except InputError as error:
                     raise InputError(str(error), path=files.pods) from error
+            dropped[files.name] = trace.dropped_rows
+        return dropped
 
     def _baseline(self, names: Sequence[str]) -> str:
         if self.baseline is None:
@@ -190,6 +192,8 @@ class Plan:
     baseline: str
     metrics: tuple[Metric, ...]
     profiles: list[Profile]
+    dropped_rows: dict[str, int]
+    """Bad rows by trace that were left out because the experiment says so."""
 
     @property
     def traces(self) -> list[str]:

@@ -33,10 +33,15 @@ def load_profile(source: str | Path | Mapping[str, Any]) -> Profile:
     """
     if isinstance(source, Mapping):
         return _Reader(None).profile(source, str(source.get("name", "profile")))
-    if isinstance(source, Path) or source.endswith(".toml") or os.sep in source:
+    if isinstance(source, Path) or is_profile_file(source):
         path = Path(source)
         return _Reader(path).profile(_read_toml(path), path.stem)
     return _Reader(None).profile(_parse_mix(source), "".join(source.split()))
+
+
+def is_profile_file(source: str) -> bool:
+    """Whether a policy on the command line is meant as the path of a profile."""
+    return source.endswith(".toml") or os.sep in source
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from math import inf
+from pathlib import Path
 from typing import Any
 
 from foresail.core.decide import decide as decide_alone
@@ -14,7 +15,7 @@ from foresail.core.gang import Decide
 from foresail.core.profile import Profile
 from foresail.core.queue import NO_BACKOFF, Backoff
 from foresail.errors import OptionError, did_you_mean
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles import is_profile_file, load_profile
 from foresail.sim.checkpoint import Checkpoint
 from foresail.sim.clock import ClockSettings, run_clock
 from foresail.sim.faults import Faults
@@ -134,9 +135,27 @@ def _clock_words(settings: ClockSettings) -> list[str]:
     return words
 
 
-@lru_cache(maxsize=4)
 def load_trace(nodes: str, pods: str, *, skip_bad_rows: bool) -> Trace:
-    """A trace, kept while the runs of a comparison ask for it again."""
+    """A trace, kept while the runs of a comparison ask for it again and its files stay as they are."""
+    return _kept_trace(nodes, pods, _stamp(nodes), _stamp(pods), skip_bad_rows=skip_bad_rows)
+
+
+def forget_traces() -> None:
+    """Keep no trace any longer."""
+    _kept_trace.cache_clear()
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    """What changes when a file does; None where there is none, which the reader then says better."""
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+@lru_cache(maxsize=4)
+def _kept_trace(nodes: str, pods: str, _nodes_stamp: object, _pods_stamp: object, *, skip_bad_rows: bool) -> Trace:
     return load(nodes, pods, skip_bad_rows=skip_bad_rows)
 
 
@@ -149,9 +168,10 @@ def load_inputs(request: RunRequest) -> tuple[Trace, Profile]:
 def input_hashes(request: RunRequest) -> dict[str, str]:
     """SHA-256 of every file the request reads."""
     files = [request.nodes, request.pods]
-    files += [
-        path for path in (request.faults, request.policy) if path is not None and path.endswith((".toml", ".csv"))
-    ]
+    if request.faults is not None:
+        files.append(request.faults)
+    if is_profile_file(request.policy):
+        files.append(request.policy)
     return {path: sha256_of(path) for path in files}
 
 
