@@ -30,6 +30,8 @@ TRACES = (
     *("gpuspec10", "gpuspec33", "multigpu20", "multigpu50"),
 )
 
+SIZES = (1_000, 10_000, 100_000)
+
 Figures = dict[str, float | str]
 
 
@@ -147,27 +149,36 @@ def million_pods(scratch: Path) -> Figures:
 
 
 def decisions(_scratch: Path) -> Figures:
-    """Time per decision, bound to the cluster, with metrics, at three sizes with ten pods a node."""
-    from foresail.policies.profiles import load_profile
-    from foresail.sim.openb import run_openb
-    from foresail.traces.generate import GenerateSettings, generate
-    from foresail.traces.trace import Trace
+    """Time to decide, book and measure one pod, once each ask has been seen, on clusters of three sizes."""
+    import numpy as np
 
+    from foresail.core.decide import decide
+    from foresail.core.model import Placement, Pod
+    from foresail.core.table import NodeTable
+    from foresail.policies.profiles import load_profile
+    from foresail.sim.metrics import Meter
+    from foresail.traces.generate import GenerateSettings, generate
+
+    unmeasured, measured = 2_000, 3_000
     figures: Figures = {}
-    for count in (1_000, 10_000, 100_000):
-        nodes, workload = generate(GenerateSettings(nodes=count, pods=20_000, seed=1))
-        trace = Trace("generated", nodes, workload, {}, 0)
-        asked = sum(workload.spec(at).gpu_count * workload.spec(at).gpu_milli for at in range(len(workload)))
-        load_asked = asked / (1000 * sum(node.gpu_count for node in nodes))
-        start_s = time.perf_counter()
-        run_openb(trace, load_profile("fgd"), load=load_asked / 2, seed=42)
-        half_s = time.perf_counter() - start_s
-        start_s = time.perf_counter()
-        result = run_openb(trace, load_profile("fgd"), load=load_asked, seed=42)
-        whole_s = time.perf_counter() - start_s
-        half = result.summary["pods"] / 2
-        # The second half alone: building the cluster and the first look at each ask are left out.
-        figures[f"decision_us_{count}"] = (whole_s - half_s) / half * 1e6
+    for count in SIZES:
+        nodes, workload = generate(GenerateSettings(nodes=count, pods=unmeasured + measured, seed=1))
+        table, profile = NodeTable(nodes), load_profile("fgd")
+        profile.learn(workload, table.all)
+        meter = Meter(table, workload, len(workload))
+        shapes = [table.shape(spec) for spec in workload.specs]
+        for shape in shapes:
+            decide(Pod("first look", shape), table, profile)
+        start_s = 0.0
+        for at in range(len(workload)):
+            if at == unmeasured:
+                start_s = time.perf_counter()
+            pod = Pod(workload.names[at], shapes[workload.spec_of[at]])
+            outcome = decide(pod, table, profile)
+            if isinstance(outcome, Placement):
+                table.assume(pod, outcome)
+                meter.observe(np.array([outcome.row]))
+        figures[f"decision_us_{count}"] = (time.perf_counter() - start_s) / measured * 1e6
     figures["decision_growth"] = float(figures["decision_us_100000"]) / float(figures["decision_us_1000"])
     return figures
 
