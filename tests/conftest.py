@@ -10,16 +10,16 @@ from foresail.traces.get import OPENB_NODES, openb_folder
 BESIDE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-def _data_folders(kind: str) -> list[Path]:
+def _data_folders(*parts: str) -> list[Path]:
     stated = os.environ.get("FORESAIL_DATA")
     bases = [Path(stated)] if stated else []
-    return [base / "openb" / kind for base in (*bases, BESIDE_CHECKOUT)]
+    return [base.joinpath(*parts) for base in (*bases, BESIDE_CHECKOUT)]
 
 
 @pytest.fixture(scope="session")
 def openb_csv() -> Path:
     """The folder with the public openb node and pod lists."""
-    for folder in _data_folders("csv"):
+    for folder in _data_folders("openb", "csv"):
         if (folder / OPENB_NODES).is_file():
             return folder
     fetched = openb_folder()
@@ -31,7 +31,16 @@ def openb_csv() -> Path:
 @pytest.fixture(scope="session")
 def openb_expected() -> Path:
     """The folder with the expected tables of published openb runs."""
-    for folder in _data_folders("expected"):
+    for folder in _data_folders("openb", "expected"):
         if (folder / "runs.csv").is_file():
             return folder
     pytest.skip("the expected openb tables are not public; FORESAIL_DATA may name a folder with openb/expected in it")
+
+
+@pytest.fixture(scope="session")
+def recorded_decisions() -> Path:
+    """The folder with recorded decisions of kube-scheduler."""
+    for folder in _data_folders("kube-scheduler"):
+        if (folder / "decisions.jsonl").is_file():
+            return folder
+    pytest.skip("no recorded decisions here; FORESAIL_DATA may name a folder with kube-scheduler/decisions.jsonl in it")

@@ -4,8 +4,9 @@ from hypothesis import strategies as st
 
 from foresail.core.decide import decide
 from foresail.core.gang import place_gang
+from foresail.core.kubernetes import KubernetesPod, PodTerm, Requirement, Selector
 from foresail.core.model import Placement, Pod
-from foresail.core.spec import Gang, PodSpec
+from foresail.core.spec import Gang, NodeSpec, PodSpec
 from foresail.core.table import NodeTable
 from foresail.policies.profiles import load_profile
 from foresail.testing import make_table
@@ -101,3 +102,14 @@ def test_a_member_that_is_placed_already_is_refused():
     place_gang(pods, table, load_profile("best-fit"), missing=1)
     with pytest.raises(ValueError, match="g-0 is already on node-0; forget it first"):
         place_gang(pods, table, load_profile("best-fit"), missing=1)
+
+
+def test_a_member_may_be_what_another_waits_for():
+    table = NodeTable([NodeSpec("a", 9, 9, labels=(("host", "a"),))])
+    term = PodTerm("host", Selector((Requirement("app", "In", ("web",)),)), ("default",))
+    follower = table.shape(PodSpec(kubernetes=KubernetesPod(affinity=(term,))))
+    leader = table.shape(PodSpec(labels=(("app", "web"),)))
+    pods = [Pod(f"g-{at}", shape, gang=GANG) for at, shape in enumerate((follower, leader, follower))]
+    placed, refusal = place_gang(pods, table, load_profile("kubernetes"), missing=2)
+    assert [pod.name for pod, _ in placed] == ["g-1", "g-2"]
+    assert str(refusal) == "0/1 nodes fit g-0: 1 node(s) didn't match pod affinity rules"

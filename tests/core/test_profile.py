@@ -113,7 +113,7 @@ def test_random_ties_are_the_random_policy():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("best-fitt", 'no policy "best-fitt"; did you mean "best-fit"? (foresail policies lists all 13)'),
+        ("best-fitt", 'no policy "best-fitt"; did you mean "best-fit"? (foresail policies lists all 19)'),
         ("", f'"" is no policy; {EXAMPLES}'),
         ("fgd+", f'"" is no policy; {EXAMPLES}'),
         (
@@ -145,11 +145,11 @@ MISTAKES = {
     f'filters = "fit"\n{ONE_SCORE}': ("", f"filters is 'fit'; a list of names is needed, such as {FILTERS}"),
     f'filters = ["fits"]\n{ONE_SCORE}': (
         "",
-        'filters: no filter "fits"; did you mean "fit"? (foresail policies lists all 4)',
+        'filters: no filter "fits"; did you mean "fit"? (foresail policies lists all 17)',
     ),
     f'devices = "best"\n{ONE_SCORE}': ("", 'devices: no device rule "best" (foresail policies lists all 3)'),
     f"devices = 3\n{ONE_SCORE}": ("", 'devices is 3; text is needed, such as devices = "least-sufficient"'),
-    f'tie = "lowest"\n{ONE_SCORE}': ("", 'tie: no policy "lowest" (foresail policies lists all 13)'),
+    f'tie = "lowest"\n{ONE_SCORE}': ("", 'tie: no policy "lowest" (foresail policies lists all 19)'),
     f'tie = "fgd:3"\n{ONE_SCORE}': ("", 'tie: "fgd:3" has a weight; only scores have weights'),
     'scores = "fgd"\n': ("", "scores is 'fgd'; write one [[scores]] table for each policy"),
     "[[scores]]\nweight = 1\n": ("", '[[scores]] number 1 has policy None; name one, such as policy = "fgd"'),

@@ -13,9 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from foresail.core.kubernetes import (
+    ClaimVolume,
+    Disk,
+    HostPort,
+    KubernetesNode,
+    KubernetesPod,
+    NodeTerm,
+    PodTerm,
+    Requirement,
+    Selector,
+    SpreadConstraint,
+    Weighted,
+)
 from foresail.core.spec import Gang, NodeSpec, PodSpec, Taint, Toleration, Workload
 from foresail.errors import InputError
 from foresail.traces.kubernetes import read_nodes, read_pods
+from foresail.traces.kubernetes_pod import pod_spec_of
 from foresail.traces.kubernetes_values import GPU_MODEL
 from foresail.traces.kubernetes_write import write_nodes, write_pods
 
@@ -209,17 +223,13 @@ def test_gangs_come_from_labels_and_from_the_scheduling_group(tmp_path):
 
 
 def test_what_placement_does_not_honour_is_told_once_with_counts(tmp_path):
-    spread = [{"topologyKey": "zone"}]
     with capture_logs() as logs:
         read_objects(
             tmp_path,
-            make_pod(
-                "a", affinity={"podAntiAffinity": {"x": []}, "nodeAffinity": None}, topologySpreadConstraints=spread
-            ),
-            make_pod("b", topologySpreadConstraints=spread, nodeName="n", schedulerName="ours"),
-            make_pod("c", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]),
-            make_pod("d", volumes=[{"name": "v", "emptyDir": {}}], tolerations=[{"key": "k", "operator": "Gt"}]),
-            make_pod("e", initContainers=[{"ports": [{"hostPort": 80}]}]),
+            make_pod("a", affinity={"podAntiAffinity": {}, "nodeAffinity": None}, schedulingGates=[{"name": "g"}]),
+            make_pod("b", nodeName="n", schedulerName="ours"),
+            make_pod("c", volumes=[{"name": "v", "emptyDir": {}}], tolerations=[{"key": "k", "operator": "Gt"}]),
+            make_pod("d", nodeName="n", initContainers=[{"ports": [{"hostPort": 80}]}]),
         )
     assert logs == [
         {
@@ -227,15 +237,97 @@ def test_what_placement_does_not_honour_is_told_once_with_counts(tmp_path):
             "log_level": "warning",
             "path": str(tmp_path / "pods.jsonl"),
             "pods_by_field": {
-                "hostPort": 1,
-                "spec.affinity.podAntiAffinity": 1,
-                "spec.nodeName": 1,
+                "spec.nodeName": 2,
+                "spec.schedulingGates": 1,
                 "spec.tolerations with operator Gt": 1,
-                "spec.topologySpreadConstraints": 2,
-                "spec.volumes": 1,
             },
         }
     ]
+
+
+EVERYTHING = KubernetesPod(
+    required_nodes=(
+        NodeTerm((Requirement("gen", "Gt", ("3",)),), (Requirement("metadata.name", "NotIn", ("a",)),)),
+        NodeTerm(),
+    ),
+    preferred_nodes=(Weighted(7, NodeTerm((Requirement("disk", "Exists"),))),),
+    affinity=(PodTerm("zone", Selector((Requirement("app", "In", ("web",)),)), ("ns-a",)),),
+    anti_affinity=(PodTerm("zone", None, (), Selector()),),
+    preferred_affinity=(Weighted(5, PodTerm("rack", Selector(), ("x", "y"), Selector())),),
+    preferred_anti_affinity=(Weighted(1, PodTerm("rack", Selector((Requirement("t", "DoesNotExist"),)), ("ns-a",))),),
+    spread=(
+        SpreadConstraint(1, "zone", Selector(), hard=True, min_domains=3, honors_affinity=False, honors_taints=True),
+        SpreadConstraint(2, "rack", None, hard=False),
+    ),
+    host_ports=(HostPort(80), HostPort(443, "UDP", "10.0.0.5")),
+    disks=(Disk("awsElasticBlockStore", "v"), Disk("rbd", "p/i", read_only=True, monitors=("m1", "m2"))),
+    claims=(ClaimVolume("data"), ClaimVolume("p-scratch", ephemeral=True)),
+    images=("img/a:1", "img/b:latest", "img/c:2"),
+    container_count=2,
+    features=("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"),
+    scored_request=(0, 5),
+    held_request=(7, 0),
+    terminating=True,
+)
+
+
+@pytest.mark.parametrize("ending", ["yaml", "json", "jsonl"])
+def test_what_only_kubernetes_says_of_a_pod_comes_back_unchanged(tmp_path, ending):
+    path = tmp_path / f"pods.{ending}"
+    spec = PodSpec(cpu_milli=100, labels=(("app", "web"),), namespace="ns-a", kubernetes=EVERYTHING)
+    workload = Workload(names=["ns-a/p"], specs=[spec], spec_of=np.array([0]))
+    write_pods(path, workload)
+    assert_equal(read_pods(path)[0], workload)
+
+
+def test_pods_of_a_real_api_server_come_back_unchanged(tmp_path, recorded_decisions):
+    with (recorded_decisions / "decisions-wide.jsonl").open(encoding="utf-8") as file:
+        specs = [pod_spec_of(json.loads(line)["pod"]) for line in file]
+    names = [f"{spec.namespace}/p{number}" for number, spec in enumerate(specs)]
+    names = [name.removeprefix("default/") for name in names]
+    workload = Workload(names=names, specs=specs, spec_of=np.arange(len(specs)))
+    write_pods(tmp_path / "pods.jsonl", workload)
+    assert_equal(read_pods(tmp_path / "pods.jsonl")[0], workload)
+
+
+def test_what_only_kubernetes_says_of_a_node_comes_back_unchanged(tmp_path):
+    node = NodeSpec("a", 1000, 1000, kubernetes=KubernetesNode((("img/a:1", 5), ("img/b:1", 7)), ("Feature",)))
+    write_nodes(tmp_path / "nodes.yaml", [node])
+    assert read_nodes(tmp_path / "nodes.yaml") == ([node], 0)
+
+
+@pytest.mark.parametrize(
+    ("pod", "message"),
+    [
+        (
+            make_pod(topologySpreadConstraints=[{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]),
+            r'topologySpreadConstraints\[0\].maxSkew is "None"; write a whole number of 1 or more',
+        ),
+        (
+            make_pod(topologySpreadConstraints=[{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "Never"}]),
+            r'whenUnsatisfiable is "Never"; write DoNotSchedule or ScheduleAnyway',
+        ),
+        (
+            make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {}}]),
+            r"spec.volumes\[0\].persistentVolumeClaim.claimName is missing; name the claim",
+        ),
+        (
+            make_pod(
+                affinity={
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Like"}]}]
+                        }
+                    }
+                }
+            ),
+            r'matchExpressions\[0\].operator is "Like"; write one of In, NotIn, Exists, DoesNotExist, Gt, Lt',
+        ),
+    ],
+)
+def test_bad_kubernetes_fields_say_which_and_what_to_write(tmp_path, pod, message):
+    with pytest.raises(InputError, match=message):
+        read_objects(tmp_path, pod)
 
 
 def test_a_gang_that_can_never_start_is_told(tmp_path):

@@ -13,6 +13,8 @@ from foresail.cli.compare import EPILOG as COMPARE_EXAMPLES
 from foresail.cli.compare import compare
 from foresail.cli.explain import EPILOG as EXPLAIN_EXAMPLES
 from foresail.cli.explain import explain
+from foresail.cli.parity import EPILOG as PARITY_EXAMPLES
+from foresail.cli.parity import parity
 from foresail.cli.policies import policies
 from foresail.cli.report import report
 from foresail.cli.simulate import EPILOG as SIMULATE_EXAMPLES
@@ -33,6 +35,7 @@ app = typer.Typer(
 app.command(epilog=SIMULATE_EXAMPLES)(simulate)
 app.command(epilog=COMPARE_EXAMPLES)(compare)
 app.command(epilog=EXPLAIN_EXAMPLES)(explain)
+app.command(epilog=PARITY_EXAMPLES)(parity)
 app.command()(report)
 app.command()(policies)
 app.add_typer(trace.app, name="trace")

@@ -31,8 +31,10 @@ def place_gang(
     first_refusal: NoFit | None = None
     refused: set[Shape] = set()
     left_out = 0
+    # Room only shrinks while the gang is placed: once one of a shape fits nowhere, the rest of them do not either. A
+    # filter that looks at other nodes may see it otherwise: a pod can be what another of the gang waits for.
+    only_shrinks = all(used.row_wise is not False for used in profile.filters)
     for pod in members:
-        # Room only shrinks while the gang is placed: once one of a shape fits nowhere, the rest of them do not either.
         outcome = None if pod.shape in refused else decide(pod, table, profile)
         if isinstance(outcome, Placement):
             table.assume(pod, outcome)
@@ -40,7 +42,8 @@ def place_gang(
             continue
         if outcome is not None:
             first_refusal = first_refusal or outcome
-            refused.add(pod.shape)
+            if only_shrinks:
+                refused.add(pod.shape)
         left_out += 1
         if len(members) - left_out < missing:
             break

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from foresail.core.kubernetes import UNSTATED_CPU_MILLI, UNSTATED_MEMORY_BYTES, KubernetesNode, KubernetesPod
+
 WHOLE_GPU_MILLI = 1000
 """One whole GPU device, in milli-GPU."""
 
@@ -43,7 +45,7 @@ class NodeSpec:
     """What one node offers.
 
     `gpu_count` devices of `gpu_model`, each worth 1000 milli-GPU. `max_pods` 0 means no limit. `extended` are
-    further resources by their Kubernetes name, in their own integer unit.
+    further resources by their Kubernetes name, in their own integer unit. `kubernetes` is what only Kubernetes says.
     """
 
     name: str
@@ -56,6 +58,7 @@ class NodeSpec:
     taints: tuple[Taint, ...] = ()
     extended: tuple[tuple[str, int], ...] = ()
     unschedulable: bool = False
+    kubernetes: KubernetesNode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class PodSpec:
 
     `gpu_milli` is per device; below 1000 only together with `gpu_count` 1 (a GPU share). `gpu_models` lists the
     allowed models as the trace wrote them (a model may stand twice); empty means any. `owner` names the
-    replica set a pod belongs to, empty for none.
+    replica set a pod belongs to, empty for none. `kubernetes` is what only Kubernetes says.
     """
 
     cpu_milli: int = 0
@@ -78,6 +81,23 @@ class PodSpec:
     labels: tuple[tuple[str, str], ...] = ()
     namespace: str = "default"
     owner: str = ""
+    kubernetes: KubernetesPod | None = None
+
+    @property
+    def scored_request(self) -> tuple[int, int]:
+        """Milli-CPU and bytes that the waiting pod counts for in Kubernetes' NodeResourcesFit score."""
+        stated = None if self.kubernetes is None else self.kubernetes.scored_request
+        return stated or self._or_unstated
+
+    @property
+    def held_request(self) -> tuple[int, int]:
+        """The same once the pod is on a node."""
+        stated = None if self.kubernetes is None else self.kubernetes.held_request
+        return stated or self._or_unstated
+
+    @property
+    def _or_unstated(self) -> tuple[int, int]:
+        return self.cpu_milli or UNSTATED_CPU_MILLI, self.memory_bytes or UNSTATED_MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True)

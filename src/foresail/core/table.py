@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from foresail.core.model import Ints, Mask, Nodes, Placement, Pod, Rows, Shape
+from foresail.core.objects import ClusterObjects
 from foresail.core.spec import WHOLE_GPU_MILLI, NodeSpec, PodSpec, Taint
+from foresail.core.tenants import Tenants
 
 if TYPE_CHECKING:
     from foresail.core.memory import Memory
@@ -34,7 +36,8 @@ class NodeTable:
 
     `assume` books a pod onto a node and `forget` gives the room back, to the last milli. Every change notes its row,
     so that whoever remembers an answer can ask what has been touched since. `structure` grows when remembered
-    answers are worthless altogether: nodes came or went, labels, taints or cordons changed what filters look at.
+    answers are worthless altogether: nodes came or went, labels, taints, cordons or objects of the cluster changed
+    what filters look at.
     """
 
     def __init__(
@@ -91,6 +94,8 @@ class NodeTable:
         self.taint_set: Ints = np.array([taint_code[node.taints] for node in nodes], dtype=np.int64)
 
         self.placed: dict[Hashable, Placed] = {}
+        self.objects = ClusterObjects()
+        self._tenants: Tenants | None = None
         self.memories: dict[Profile, Memory] = {}
         self._groups: dict[str, dict[int, int]] = {}
         self._labels: dict[str, tuple[Ints, list[str]]] = {}
@@ -176,7 +181,22 @@ class NodeTable:
                 del rows[row]
                 if not rows:
                     del self._groups[group]
+        if self._tenants is not None:
+            self._tenants.book(shape, row, sign)
         self._touch(row)
+
+    @property
+    def tenants(self) -> Tenants:
+        """Which kinds of pods stand where, for filters and scores that look at other pods."""
+        if self._tenants is None:
+            self._tenants = Tenants(self.count)
+            for held in self.placed.values():
+                self._tenants.book(held.pod.shape, held.row, 1)
+        return self._tenants
+
+    def objects_changed(self) -> None:
+        """Objects of the cluster came, went or changed: whatever was remembered may be wrong."""
+        self.structure += 1
 
     def set_down(self, row: int, *, down: bool) -> None:
         """Take a node out of, or back into, the choice; what runs on it is for the caller to move."""

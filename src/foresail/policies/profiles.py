@@ -12,11 +12,16 @@ from typing import Any, NoReturn, TypeVar
 from foresail.core.profile import Profile, UsedScore
 from foresail.errors import ForesailError, InputError, OptionError, did_you_mean
 from foresail.policies import find, make
+from foresail.policies.kubernetes import kubernetes_profile
+from foresail.policies.options import converted
 
 DEFAULT_FILTERS = ["schedulable", "taints", "node-selector", "fit"]
 DEFAULT_DEVICES = "least-sufficient"
 LOWEST_RANK = "lowest-rank"
 """The tie rule that needs no score: the node of the lowest rank."""
+
+PROFILES: dict[str, Callable[..., dict[str, Any]]] = {"kubernetes": kubernetes_profile}
+"""Whole profiles by name: filters, scores and weights together."""
 
 T = TypeVar("T")
 
@@ -28,15 +33,28 @@ _EXAMPLES = "examples: fgd, power:100+fgd:900, dot-product(dimension=share,norm=
 def load_profile(source: str | Path | Mapping[str, Any]) -> Profile:
     """A profile with plug-ins of its own.
 
-    `source` is a policy (`fgd`), a mix (`power:100+fgd:900`), options in parentheses (`dot-product(norm=pod)`), the
-    path of a TOML file, or the plain data that `Profile.description` holds.
+    `source` is a policy (`fgd`), a mix (`power:100+fgd:900`), options in parentheses (`dot-product(norm=pod)`), a whole
+    profile by name (`kubernetes`, `kubernetes(version=1.35)`), the path of a TOML file, or the plain data that
+    `Profile.description` holds.
     """
     if isinstance(source, Mapping):
         return _Reader(None).profile(source, str(source.get("name", "profile")))
     if isinstance(source, Path) or is_profile_file(source):
         path = Path(source)
         return _Reader(path).profile(_read_toml(path), path.stem)
-    return _Reader(None).profile(_parse_mix(source), "".join(source.split()))
+    return _Reader(None).profile(_named_profile(source) or _parse_mix(source), "".join(source.split()))
+
+
+def _named_profile(source: str) -> dict[str, Any] | None:
+    """The plain data of a profile that has a name of its own; None for anything else."""
+    terms = [_parse_term(term) for term in _split(source, "+")]
+    named = next((term for term in terms if term[0] in PROFILES), None)
+    if named is None:
+        return None
+    name, options, weight = named
+    if weight is not None or len(terms) > 1:
+        raise OptionError(f'"{name}" is a whole profile; it has no weight and does not mix with others')
+    return PROFILES[name](**converted(name, PROFILES[name], options))
 
 
 def is_profile_file(source: str) -> bool:

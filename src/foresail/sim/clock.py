@@ -19,6 +19,7 @@ from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
 from foresail.core.memory import CODES_PER_FILTER
 from foresail.core.model import Pod
+from foresail.core.objects import ClusterObjects
 from foresail.core.profile import Profile
 from foresail.core.queue import NO_BACKOFF, Backoff, Queue
 from foresail.core.scheduler import Scheduler
@@ -135,13 +136,14 @@ class _Run:
         # In name order, so that ties, which go to the lowest row, do not depend on how the node list is sorted.
         nodes = sorted(trace.nodes, key=lambda node: node.name)
         self._table = table = NodeTable(nodes, extended=[name for spec in workload.specs for name, _ in spec.extended])
+        table.objects = trace.objects
         profile.seed(seed)
         profile.learn(workload, table.all)
         self._shapes = [table.shape(spec) for spec in workload.specs]
         self._spec_of = workload.spec_of.tolist()
         self._pods: dict[int, Pod] = {}
         self._members = _members(workload)
-        self._impossible = _Impossible(faults.uncordoned(nodes), profile)
+        self._impossible = _Impossible(faults.uncordoned(nodes), trace.objects, profile)
 
         self._clock = SimClock()
         self._ledger = ledger = Ledger(workload.names, workload.duration_s.tolist())
@@ -290,8 +292,9 @@ class _Impossible:
     Filters that look at more than one node are left out: what they refuse now they may pass once other pods run.
     """
 
-    def __init__(self, nodes: list[NodeSpec], profile: Profile) -> None:
+    def __init__(self, nodes: list[NodeSpec], objects: ClusterObjects, profile: Profile) -> None:
         self._table = NodeTable(nodes)
+        self._table.objects = objects
         self._profile = profile
         self._known: dict[PodSpec, str] = {}
 

@@ -99,6 +99,7 @@ def run_openb(
     arriving = arrivals(trace, load=load, seed=seed)
     workload, count = arriving.workload, len(arriving.order)
     table = NodeTable(arriving.nodes, rank=arriving.rank, extended=_extended(workload.specs))
+    table.objects = trace.objects
     profile.seed(seed)
     profile.learn(workload, table.all)
     scheduler = Scheduler(_Floor(table), profile, Queue(SimClock()), decide=decide)

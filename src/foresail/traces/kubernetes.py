@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from foresail.core.kubernetes import KubernetesNode
 from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Taint, Workload
 from foresail.errors import InputError, did_you_mean
 from foresail.logs import get_logger
 from foresail.traces.documents import Found, objects
 from foresail.traces.kubernetes_pod import ignored_fields, pod_spec, pod_times
+from foresail.traces.kubernetes_terms import items, texts
 from foresail.traces.kubernetes_values import (
     ADDED_MODEL_LABEL,
     GANG,
@@ -55,7 +57,7 @@ def read_nodes(path: str | Path, *, skip_bad_rows: bool = False) -> tuple[list[N
         if found.kind != "Node":
             continue
         try:
-            node = _node(found.value)
+            node = node_spec(found.value)
             if node.name in nodes:
                 raise RequestError(f'metadata.name is "{node.name}" a second time; node names are unique')  # noqa: TRY301 - one place tells all bad objects
         except RequestError as error:
@@ -74,7 +76,8 @@ def _refuse_none(path: Path, kind: str, taken: Iterable[str], kinds: Counter[str
     raise InputError(f"holds no usable {kind} objects (it holds {held})", path=path)
 
 
-def _node(value: Mapping[str, Any]) -> NodeSpec:
+def node_spec(value: Mapping[str, Any]) -> NodeSpec:
+    """What a Node object offers."""
     metadata, name = named_metadata(value)
     spec = mapping(value.get("spec"), "spec")
     status = mapping(value.get("status"), "status")
@@ -97,7 +100,20 @@ def _node(value: Mapping[str, Any]) -> NodeSpec:
         extended=extended_resources(offered, f"status.{where}"),
         # A limit of 0 pods admits none, while max_pods 0 means no limit: such a node is closed.
         unschedulable=bool(spec.get("unschedulable")) or offered.get("pods") == 0,
+        kubernetes=_kubernetes_only(status),
     )
+
+
+def _kubernetes_only(status: Mapping[str, Any]) -> KubernetesNode | None:
+    found = KubernetesNode(
+        images=tuple(
+            (name, whole_number(image.get("sizeBytes", 0), f"{place}.sizeBytes"))
+            for place, image in items(status.get("images"), "status.images")
+            for name in texts(image.get("names"), f"{place}.names")
+        ),
+        features=texts(status.get("declaredFeatures"), "status.declaredFeatures"),
+    )
+    return None if found == KubernetesNode() else found
 
 
 def _node_gpus(offered: Amounts, field_name: str) -> int:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from foresail.core.kubernetes import KubernetesPod
 from foresail.core.spec import WHOLE_GPU_MILLI, PodSpec, Toleration
+from foresail.traces.kubernetes_terms import node_affinity, pod_affinity, spread_constraints
 from foresail.traces.kubernetes_values import (
     ARRIVAL_S,
     CREATED,
@@ -17,19 +20,22 @@ from foresail.traces.kubernetes_values import (
     GPU_COUNT,
     GPU_MILLI,
     GPU_MODEL,
+    HELD_REQUEST,
     NVIDIA_GPU,
     OWNER,
     POD_GROUP,
+    SCORED_REQUEST,
     column,
     device_count,
     extended_resources,
-    mapping_or_empty,
+    named_metadata,
     seconds_of,
     string,
     strings,
     time_of,
     whole_number,
 )
+from foresail.traces.kubernetes_volumes import claims_and_disks, features, host_ports, images
 from foresail.traces.quantity import (
     NANO_PER_MILLI,
     NANO_PER_UNIT,
@@ -37,17 +43,11 @@ from foresail.traces.quantity import (
     RequestError,
     effective_requests,
     mapping,
+    scored_requests,
     sequence,
 )
 
 TOLERATION_PARTS = ("key", "operator", "value", "effect")
-_PLACED_VOLUMES = frozenset(
-    {
-        *("persistentVolumeClaim", "ephemeral", "csi", "awsElasticBlockStore", "azureDisk", "gcePersistentDisk"),
-        *("iscsi", "rbd"),
-    }
-)
-"""Volumes that tie a pod to nodes. The others (config maps, secrets, empty folders) go anywhere."""
 
 
 def pod_spec(
@@ -59,11 +59,12 @@ def pod_spec(
     ignored: set[str],
 ) -> PodSpec:
     asked = effective_requests(spec)
+    cpu_milli, memory_bytes = _cpu_and_memory(asked)
     count, milli = _pod_gpus(asked, annotations)
     models = annotations.get(GPU_MODEL, "")
-    return PodSpec(
-        cpu_milli=column(asked.get("cpu", 0), NANO_PER_MILLI, "the CPU request"),
-        memory_bytes=column(asked.get("memory", 0), NANO_PER_UNIT, "the memory request"),
+    plain = PodSpec(
+        cpu_milli=cpu_milli,
+        memory_bytes=memory_bytes,
         gpu_count=count,
         gpu_milli=milli,
         gpu_models=tuple(model for model in models.split("|") if model),
@@ -75,6 +76,73 @@ def pod_spec(
         namespace=namespace,
         owner=_owner(metadata, annotations),
     )
+    return replace(plain, kubernetes=_kubernetes_only(plain, spec, metadata, labels, annotations))
+
+
+def pod_spec_of(value: Mapping[str, Any]) -> PodSpec:
+    """What a Pod object asks, without when it comes and how long it stays."""
+    metadata, _ = named_metadata(value)
+    return pod_spec(
+        mapping(value.get("spec"), "spec"),
+        metadata,
+        strings(metadata.get("labels"), "metadata.labels"),
+        strings(metadata.get("annotations"), "metadata.annotations"),
+        string(metadata.get("namespace"), "metadata.namespace") or "default",
+        set(),
+    )
+
+
+def _cpu_and_memory(asked: Amounts) -> tuple[int, int]:
+    return (
+        column(asked.get("cpu", 0), NANO_PER_MILLI, "the CPU request"),
+        column(asked.get("memory", 0), NANO_PER_UNIT, "the memory request"),
+    )
+
+
+def _kubernetes_only(
+    plain: PodSpec,
+    spec: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+) -> KubernetesPod | None:
+    """What is left, None if nothing is: pods that ask the same then share one spec with those of other traces."""
+    required_nodes, preferred_nodes = node_affinity(spec)
+    affinity, preferred_affinity = pod_affinity(spec, "podAffinity", labels, plain.namespace)
+    anti_affinity, preferred_anti_affinity = pod_affinity(spec, "podAntiAffinity", labels, plain.namespace)
+    claims, disks = claims_and_disks(spec, string(metadata.get("name"), "metadata.name"))
+    named_images, container_count = images(spec)
+    waiting, held = (_cpu_and_memory(asked) for asked in scored_requests(spec))
+    waiting = _stated_request(annotations, SCORED_REQUEST) or waiting
+    held = _stated_request(annotations, HELD_REQUEST) or held
+    found = KubernetesPod(
+        required_nodes=required_nodes,
+        preferred_nodes=preferred_nodes,
+        affinity=affinity,
+        anti_affinity=anti_affinity,
+        preferred_affinity=preferred_affinity,
+        preferred_anti_affinity=preferred_anti_affinity,
+        spread=spread_constraints(spec, labels),
+        host_ports=host_ports(spec),
+        disks=disks,
+        claims=claims,
+        images=named_images,
+        container_count=container_count,
+        features=features(spec),
+        scored_request=None if waiting == plain.scored_request else waiting,
+        held_request=None if held == plain.held_request else held,
+        terminating=bool(metadata.get("deletionTimestamp")),
+    )
+    return None if found == KubernetesPod() else found
+
+
+def _stated_request(annotations: Mapping[str, str], name: str) -> tuple[int, int] | None:
+    """Milli-CPU and bytes as our writer notes them where they do not follow from the containers it writes."""
+    if name not in annotations:
+        return None
+    cpu, _, memory = annotations[name].partition("/")
+    place = f"metadata.annotations.{name}"
+    return whole_number(cpu, place), whole_number(memory, place)
 
 
 def _pod_gpus(asked: Amounts, annotations: Mapping[str, str]) -> tuple[int, int]:
@@ -158,18 +226,4 @@ def pod_times(
 
 
 def ignored_fields(spec: Mapping[str, Any]) -> set[str]:
-    names = {f"spec.affinity.{kind}" for kind, terms in mapping(spec.get("affinity"), "spec.affinity").items() if terms}
-    names |= {
-        f"spec.{name}"
-        for name in ("topologySpreadConstraints", "nodeName", "schedulingGates", "resourceClaims")
-        if spec.get(name)
-    }
-    volumes = sequence(spec.get("volumes"), "spec.volumes")
-    if any(_PLACED_VOLUMES.intersection(mapping_or_empty(volume)) for volume in volumes):
-        names.add("spec.volumes")
-    for place in ("containers", "initContainers"):
-        for container in sequence(spec.get(place), f"spec.{place}"):
-            ports = sequence(mapping_or_empty(container).get("ports"), f"spec.{place}.ports")
-            if any(mapping_or_empty(port).get("hostPort") for port in ports):
-                names.add("hostPort")
-    return names
+    return {f"spec.{name}" for name in ("nodeName", "schedulingGates", "resourceClaims") if spec.get(name)}

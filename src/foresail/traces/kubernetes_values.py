@@ -26,6 +26,10 @@ DURATION_S = "foresail.dev/duration-s"
 OWNER = "foresail.dev/owner"
 OUR_MODEL = "foresail.dev/gpu-model"
 ADDED_MODEL_LABEL = "foresail.dev/added-model-label"
+SCORED_REQUEST = "foresail.dev/scored-request"
+HELD_REQUEST = "foresail.dev/held-request"
+STAND_IN_IMAGE = "pause"
+"""Written for pods whose image nobody named, and not taken for one when read."""
 
 
 def mapping_or_empty(value: object) -> Mapping[str, Any]:

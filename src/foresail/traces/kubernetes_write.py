@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from foresail.atomic import replacing
+from foresail.core.kubernetes import KubernetesPod
 from foresail.core.spec import WHOLE_GPU_MILLI, NodeSpec, Toleration, Workload
 from foresail.errors import InputError
 from foresail.traces.formats import OBJECT_ENDINGS, YAML_ENDINGS, refuse_other_endings
@@ -31,6 +32,7 @@ from foresail.traces.kubernetes_values import (
     OWNER,
     labelled_model,
 )
+from foresail.traces.kubernetes_write_fields import metadata_fields, spec_fields
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _LAST_STAMP_S = 1e10
@@ -110,8 +112,15 @@ def _node_object(node: NodeSpec) -> dict[str, Any]:
         "kind": "Node",
         "metadata": _present(name=node.name, labels=labels, annotations=annotations),
         **_present(spec=spec),
-        "status": {"allocatable": offered, "capacity": dict(offered)},
+        "status": {"allocatable": offered, "capacity": dict(offered), **_kubernetes_only(node)},
     }
+
+
+def _kubernetes_only(node: NodeSpec) -> dict[str, Any]:
+    if node.kubernetes is None:
+        return {}
+    images = [{"names": [name], "sizeBytes": size} for name, size in node.kubernetes.images]
+    return _present(images=images, declaredFeatures=list(node.kubernetes.features))
 
 
 def _present(**fields: Any) -> dict[str, Any]:
@@ -136,25 +145,29 @@ def _pod_object(workload: Workload, index: int) -> dict[str, Any]:
     kind, _, owner = pod.owner.partition("/")
     if pod.owner and not owner:
         annotations[OWNER] = pod.owner
-    asked = {"cpu": f"{pod.cpu_milli}m", "memory": str(pod.memory_bytes)}
+    own = pod.kubernetes or KubernetesPod()
+    short = workload.names[index].removeprefix(prefix)
+    asked = {"cpu": f"{pod.cpu_milli}m"} if pod.cpu_milli else {}
+    asked |= {"memory": str(pod.memory_bytes)} if pod.memory_bytes else {}
     asked |= {name: str(amount) for name, amount in pod.extended}
-    container = {"name": "main", "image": "pause", "resources": {"requests": asked, "limits": dict(asked)}}
+    fields, more_annotations = metadata_fields(own)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": _present(
-            name=workload.names[index].removeprefix(prefix),
+            name=short,
             namespace=pod.namespace,
             labels=labels,
-            annotations=annotations,
+            annotations=annotations | more_annotations,
             ownerReferences=[{"kind": kind, "name": owner, "controller": True}] if owner else [],
+            **fields,
         ),
         "spec": _present(
             priority=int(workload.priority[index]),
             nodeSelector=dict(pod.node_selector),
             tolerations=[_toleration_object(toleration) for toleration in pod.tolerations],
-            containers=[container],
-        ),
+        )
+        | spec_fields(own, short, {"requests": asked, "limits": dict(asked)}),
     }
 
 

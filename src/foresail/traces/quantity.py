@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from foresail.core.kubernetes import UNSTATED_CPU_MILLI, UNSTATED_MEMORY_BYTES
+
 NANO_PER_UNIT = 10**9
 NANO_PER_MILLI = 10**6
 LARGEST = 2**63 - 1
@@ -19,6 +21,8 @@ _SHAPE = re.compile(
 )
 _LONGEST = 100
 """Longer texts are no quantities but mistakes, and turning them into integers would take long."""
+
+_UNSTATED = {"cpu": UNSTATED_CPU_MILLI * NANO_PER_MILLI, "memory": UNSTATED_MEMORY_BYTES * NANO_PER_UNIT}
 
 Amounts = dict[str, int]
 """Resource name to amount, in nano units: sums stay exact and are rounded once, at the end."""
@@ -87,12 +91,33 @@ def effective_requests(spec: Mapping[str, Any]) -> Amounts:
     requests then replace CPU, memory and huge pages; the overhead comes on top. Sidecars are init containers whose
     restartPolicy is Always. Limits stand in for requests that are missing.
     """
+    asked = _container_requests(spec, {})
+    return _with_overhead(spec, asked | _pod_level(spec, asked.keys()))
+
+
+def scored_requests(spec: Mapping[str, Any]) -> tuple[Amounts, Amounts]:
+    """CPU and memory that a pod counts for in NodeResourcesFit's score: while it waits, and once it is on a node.
+
+    A container that says nothing counts as 100m and 200Mi; an explicit 0 stays 0. The waiting pod's pod-level requests
+    are not looked at. On a node they are, and the defaults then only fill what neither they nor any container nor the
+    overhead names.
+    """
+    waiting = _with_overhead(spec, _container_requests(spec, _UNSTATED))
+    plain = _container_requests(spec, {})
+    pod_level = _pod_level(spec, plain.keys())
+    named = _with_overhead(spec, plain | pod_level)
+    unstated = {name: amount for name, amount in _UNSTATED.items() if not pod_level or name not in named}
+    return waiting, _with_overhead(spec, _container_requests(spec, unstated) | pod_level)
+
+
+def _container_requests(spec: Mapping[str, Any], unstated: Amounts) -> Amounts:
+    """The containers' requests together; `unstated` stands in for what a container does not name."""
     running: Amounts = {}
     sidecars: Amounts = {}
     starting: Amounts = {}
     for index, container in enumerate(sequence(spec.get("initContainers"), "spec.initContainers")):
         field = f"spec.initContainers[{index}]"
-        asked = _asked(container, field)
+        asked = unstated | _asked(container, field)
         if mapping(container, field).get("restartPolicy") == "Always":
             _add(sidecars, asked)
             asked = dict(sidecars)
@@ -100,14 +125,15 @@ def effective_requests(spec: Mapping[str, Any]) -> Amounts:
             _add(asked, sidecars)
         _raise_to(starting, asked)
     for index, container in enumerate(sequence(spec.get("containers"), "spec.containers")):
-        _add(running, _asked(container, f"spec.containers[{index}]"))
+        _add(running, unstated | _asked(container, f"spec.containers[{index}]"))
     _add(running, sidecars)
     _raise_to(running, starting)
-    for name, amount in _pod_level(spec, running.keys()).items():
-        if name in {"cpu", "memory"} or name.startswith("hugepages-"):
-            running[name] = amount
-    _add(running, amounts(spec.get("overhead"), "spec.overhead"))
     return running
+
+
+def _with_overhead(spec: Mapping[str, Any], asked: Amounts) -> Amounts:
+    _add(asked, amounts(spec.get("overhead"), "spec.overhead"))
+    return asked
 
 
 def mapping(value: object, field: str) -> Mapping[str, Any]:
@@ -156,12 +182,16 @@ def _asked(container: object, field: str) -> Amounts:
 
 
 def _pod_level(spec: Mapping[str, Any], asked: Iterable[str]) -> Amounts:
+    """Pod-level requests for CPU, memory and huge pages; Kubernetes knows no others."""
     resources = mapping(spec.get("resources"), "spec.resources")
     limits = amounts(resources.get("limits"), "spec.resources.limits")
     # A pod-level limit is a default only for what no container asks; otherwise their sum is the request.
     for name in set(asked):
         limits.pop(name, None)
-    return limits | amounts(resources.get("requests"), "spec.resources.requests")
+    stated = limits | amounts(resources.get("requests"), "spec.resources.requests")
+    return {
+        name: amount for name, amount in stated.items() if name in {"cpu", "memory"} or name.startswith("hugepages-")
+    }
 
 
 def _add(total: Amounts, more: Amounts) -> None:

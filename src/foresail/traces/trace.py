@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from foresail.core.objects import ClusterObjects
 from foresail.core.spec import NodeSpec, Workload
 from foresail.errors import InputError
 from foresail.traces import openb
@@ -21,7 +22,8 @@ class Trace:
     """Nodes and pods, and where they came from.
 
     `sources` maps each file, as it was named, to the SHA-256 of its bytes. `dropped_rows` counts bad rows that were
-    left out because the user asked for it.
+    left out because the user asked for it. `objects` are the cluster's services, claims and the like, if a file of
+    Kubernetes objects has some.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Trace:
     workload: Workload
     sources: dict[str, str]
     dropped_rows: int = 0
+    objects: ClusterObjects = field(default_factory=ClusterObjects)
 
 
 class _Reader(Protocol):
@@ -51,6 +54,7 @@ def load(nodes_path: str | Path, pods_path: str | Path, *, skip_bad_rows: bool =
         workload=workload,
         sources={str(path): sha256_of(path) for path in (nodes_path, pods_path)},
         dropped_rows=dropped_nodes + dropped_pods,
+        objects=load_objects(nodes_path, pods_path),
     )
 
 
@@ -67,6 +71,16 @@ def load_workload(
     With `models` a GPU pod that names only other models is bad: it could never be placed.
     """
     return _reader(path).read_pods(path, models=models, skip_bad_rows=skip_bad_rows)
+
+
+def load_objects(*paths: str | Path) -> ClusterObjects:
+    """Read what files of Kubernetes objects hold beside nodes and pods; tables hold nothing of that."""
+    found = ClusterObjects()
+    for path in dict.fromkeys(Path(path) for path in paths if not _is_table(path)):
+        from foresail.traces.kubernetes_objects import read_objects  # noqa: PLC0415 - as in _reader
+
+        read_objects(path, found)
+    return found
 
 
 def models_of(nodes: list[NodeSpec]) -> frozenset[str]:

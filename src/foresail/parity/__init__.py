@@ -1,0 +1,1 @@
+"""Recorded decisions of kube-scheduler, computed again and compared."""

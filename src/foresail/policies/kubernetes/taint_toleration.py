@@ -1,0 +1,40 @@
+"""TaintToleration: keep away from tainted nodes, and rather not go where a taint asks to stay away."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foresail.core.model import Nodes, Pod, Scores
+from foresail.policies.fit import Taints
+from foresail.policies.kubernetes.scaling import by_largest
+
+
+class KubeTaintTolerationFilter(Taints):
+    """Keep away from nodes with a taint that the pod does not tolerate; as kube-scheduler's TaintToleration."""
+
+    reason = "node(s) had untolerated taint(s)"
+
+
+class KubeTaintTolerationScore:
+    """Prefer nodes with few PreferNoSchedule taints that the pod does not tolerate; as TaintToleration.
+
+    score = 100 - 100·n div max n, where n counts such taints and max n is over the feasible nodes.
+    """
+
+    row_wise = True
+    keeps_best = False
+
+    def score(self, pod: Pod, nodes: Nodes) -> Scores:
+        tolerations = pod.spec.tolerations
+        untolerated = [
+            sum(
+                taint.effect == "PreferNoSchedule"
+                and not any(toleration.tolerates(taint) for toleration in tolerations)
+                for taint in taints
+            )
+            for taints in nodes.table.taint_sets
+        ]
+        return np.array(untolerated, dtype=np.int64)[nodes.taint_set]
+
+    def normalize(self, _pod: Pod, _nodes: Nodes, raw: Scores) -> Scores:
+        return by_largest(raw, reverse=True)
