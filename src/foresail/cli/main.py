@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foresail import __version__
-from foresail.cli import topology, trace
+from foresail.cli import lab, topology, trace
 from foresail.cli.compare import EPILOG as COMPARE_EXAMPLES
 from foresail.cli.compare import compare
 from foresail.cli.explain import EPILOG as EXPLAIN_EXAMPLES
@@ -40,6 +40,7 @@ app.command()(report)
 app.command()(policies)
 app.add_typer(trace.app, name="trace")
 app.add_typer(topology.app, name="topology")
+app.add_typer(lab.app, name="lab")
 
 
 _INTERRUPTED = 130

@@ -1,0 +1,74 @@
+"""What a lab is asked to be."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from foresail.errors import OptionError
+
+_MOST_KUBELETS = 200
+
+
+@dataclass(frozen=True)
+class LabSettings:
+    """The shape of a lab; two `up`s of one lab must agree on it."""
+
+    fake_nodes: int = 0
+    """Nodes that only exist in the API; KWOK keeps them Ready and plays their pods."""
+    fake_cpu: str = "32"
+    """CPU of a fake node, as Kubernetes writes it."""
+    fake_memory: str = "256Gi"
+    """Memory of a fake node, as Kubernetes writes it."""
+    fake_pods: int = 110
+    """Pods that fit a fake node."""
+    kubelets: int = 0
+    """Real kubelets, each with a containerd of its own; needs root."""
+    node_cpu: str = "500m"
+    """CPU of a kubelet's node: what it offers, and what its pods get together at most."""
+    scheduler: bool = True
+    """Whether kube-scheduler runs."""
+    apiserver_flags: tuple[str, ...] = ()
+    """More flags for kube-apiserver, such as --runtime-config=…"""
+    scheduler_flags: tuple[str, ...] = ()
+    """More flags for kube-scheduler, such as --config=…"""
+
+    @property
+    def node_cpu_milli(self) -> int:
+        return cpu_milli(self.node_cpu)
+
+    def check(self) -> None:
+        if self.fake_nodes < 0:
+            raise OptionError(f"--fake-nodes is {self.fake_nodes}; write 0 or more")
+        if not 0 <= self.kubelets <= _MOST_KUBELETS:
+            raise OptionError(f"--kubelets is {self.kubelets}; write 0 to {_MOST_KUBELETS}")
+        if self.kubelets:
+            machine_milli = 1000 * (os.cpu_count() or 1)
+            if not 100 <= self.node_cpu_milli <= machine_milli:
+                raise OptionError(
+                    f'--node-cpu is "{self.node_cpu}"; write 100m to {machine_milli}m, what this machine has'
+                )
+            if os.geteuid() != 0:
+                raise OptionError("--kubelets needs root (cgroups, mounts, bridges); run as root or leave it out")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings as JSON gives them back."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+def settings_from(stored: dict[str, Any]) -> LabSettings:
+    """The settings that a state file holds."""
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()
+    }
+    return LabSettings(**fields)
+
+
+def cpu_milli(text: str) -> int:
+    """A Kubernetes CPU amount ("500m", "0.5", "2") in thousandths of a core."""
+    try:
+        amount = int(text[:-1]) if text.endswith("m") else round(float(text) * 1000)
+    except ValueError:
+        raise OptionError(f'--node-cpu is "{text}"; write cores as 2 or 0.5, or thousandths as 500m') from None
+    return amount
