@@ -98,13 +98,15 @@ def up(
     )
     lab = Lab(name, settings, base=base)
     # A polite end cleans up like an interrupt does.
-    signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         lab.up(_say if sys.stderr.isatty() else None, wait=wait)
     except KeyboardInterrupt:
         what = "what was there before is still there" if lab.folder.exists() else "what it had made is removed"
         typer.echo(f"lab {name} is not up: interrupted, {what}", err=True)
         raise typer.Exit(130) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
     typer.echo(f"lab {name} is up: {lab.url}, {fake_nodes} fake nodes, {kubelets} kubelets")
     typer.echo(f"kubeconfig: {lab.kubeconfig}")
 

@@ -154,7 +154,8 @@ class Memory:
         if passes is None or len(passing) == len(rows):
             totals = self._totals(pod, nodes)
         else:
-            totals = np.full(len(rows), -np.inf)
+            totals = np.empty(len(rows))
+            totals.fill(-np.inf)
             if len(passing):
                 totals[passes] = self._totals(pod, nodes)
         column.replace_totals(table.place[rows], totals)

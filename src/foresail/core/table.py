@@ -21,6 +21,7 @@ CPU, MEMORY, GPU = 0, 1, 2
 """Places of the resources that every table has; extended ones follow."""
 
 _FORGET_TOUCHES_AFTER = 1 << 24
+_FEW_TOUCHES = 6
 
 
 class Placed(NamedTuple):
@@ -229,13 +230,13 @@ class NodeTable:
             self.structure += 1
 
     def touched_since(self, cursor: int) -> Rows:
-        """Rows touched since there had been `cursor` touches, each once."""
+        """Rows touched since there had been `cursor` touches; among very few, one may stand twice."""
         end = self.touches
         if end - cursor >= self.count:
             return np.flatnonzero(self._last_touch >= cursor)
         rows = self._touched[cursor:end]
-        if end - cursor < 2:
-            return rows  # too few for one to stand twice
+        if end - cursor < _FEW_TOUCHES:
+            return rows  # looking at a row twice costs less than finding out
         latest: Rows = rows[self._last_touch[rows] == self._positions[cursor:end]]
         return latest
 

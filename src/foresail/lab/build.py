@@ -91,17 +91,25 @@ def _numbers(version: str) -> tuple[int, int]:
 
 def _build_module(module: GoModule, folder: Path, show: Show) -> None:
     what = f"{module.name} {module.version}"
+    tidied = folder / "tidied"
+    if not tidied.is_file():
+        # A tidy that was killed may have left half a file, which Go refuses to read.
+        for name in ("go.mod", "go.sum"):
+            (folder / name).unlink(missing_ok=True)
     show(f"{what}: fetching", 0, 0)
     published = json.loads(_go(_any_go(), ["mod", "download", "-json", f"{module.path}@v{module.version}"], folder))
     published_go_mod = Path(published["GoMod"]).read_text(encoding="utf-8")
     go = find_go(go_version_of(published_go_mod))
-    if not (folder / "go.sum").is_file():
+    if not tidied.is_file():
         with replacing(folder / "go.mod") as part:
             part.write_text(go_mod_text(module, published_go_mod), encoding="utf-8")
         show(f"{what}: fetching what it needs", 0, 0)
         _go(go, ["mod", "tidy"], folder)
+        tidied.touch()
     packages = len(_go(go, ["list", "-deps", "tool"], folder).splitlines())
     out = folder / "bin"
+    # A program whose copying was cut short would look up to date to Go.
+    shutil.rmtree(out, ignore_errors=True)
     flags = ["-v", "-trimpath", "-ldflags", module.link_flags]
     _compile([str(go), "build", *flags, "-o", f"{out}/", "tool"], folder, lambda n: show(what, n, packages))
     for program in module.programs:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from foresail.atomic import replacing
 from foresail.lab import processes
 from foresail.lab.certificates import ADMIN, Certificates
 from foresail.lab.client import Api
@@ -54,8 +55,9 @@ class Site:
         """A kubeconfig for one of the lab's users, written when first asked for."""
         path = self.folder / f"{user}.kubeconfig"
         if not path.is_file():
-            path.touch(mode=0o600)
-            path.write_text(self.certificates.kubeconfig(user, self.url), encoding="utf-8")
+            with replacing(path) as part:
+                part.touch(mode=0o600)
+                part.write_text(self.certificates.kubeconfig(user, self.url), encoding="utf-8")
         return path
 
     def start(self, component: str, command: Sequence[str | Path]) -> bool:

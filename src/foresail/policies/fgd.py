@@ -33,14 +33,14 @@ class Fgd:
             raise OptionError(f"fgd: cover is {cover}; it is a part of the workload, above 0 and at most 1")
         self._levels = levels
         self._cover = cover
-        self._asks: Asks | None = None
+        self._asks: tuple[Any, ...] = ()
 
     def learn(self, workload: Workload, nodes: Nodes) -> None:
         typical = TypicalPods.of(workload, nodes.table.models, cover=self._cover)
         self._asks = typical.asks(typical.share)
 
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
-        if self._asks is None:
+        if not self._asks:
             raise PolicyError("fgd has not seen a workload yet, so it knows no typical pods; call profile.learn first")
         table, shape = nodes.table, pod.shape
         scores: Scores = _scores(
@@ -53,7 +53,7 @@ class Fgd:
             shape.gpu_milli,
             shape.is_share,
             self._levels,
-            self._asks,
+            *self._asks,
         )
         return scores
 
@@ -63,14 +63,14 @@ class Fgd:
         if not shape.is_share:
             fitting = [device for device, milli in enumerate(free.tolist()) if milli >= shape.gpu_milli]
             return tuple(fitting[: shape.gpu_count])
-        _, device = _best_device(
+        device = _device_of(
             table.free[row, CPU],
             free,
             table.gpu_model[row],
             shape.request[CPU],
             shape.gpu_milli,
             self._levels,
-            self._asks,
+            *self._asks,
         )
         return (device,)
 
@@ -115,6 +115,15 @@ def _best_device(
 
 
 @njit(cache=True)
+def _device_of(
+    cpu_free: int, free: Any, model: int, cpu_request: int, gpu_milli: int, levels: int, *columns: Any
+) -> int:
+    # The columns of the asks come one by one: numba takes long to recognise a tuple of arrays from Python.
+    _, device = _best_device(cpu_free, free, model, cpu_request, gpu_milli, levels, Asks(*columns))
+    return int(device)
+
+
+@njit(cache=True)
 def _has_twin_before(free: Any, device: int) -> bool:
     """Whether an earlier device is as free: it would give the same score, and the first of equals is taken."""
     for earlier in range(device):  # noqa: SIM110 - numba compiles no generators
@@ -144,8 +153,9 @@ def _scores(
     pod_gpu_milli: int,
     is_share: bool,  # noqa: FBT001 - a kernel takes its arguments by position
     levels: int,
-    asks: Asks,
+    *columns: Any,
 ) -> Any:
+    asks = Asks(*columns)
     scores = np.empty(len(rows), dtype=np.int64)
     scratch = _scratch(asks)
     after = np.empty(gpu_free.shape[1], dtype=np.int64)

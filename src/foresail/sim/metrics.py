@@ -40,7 +40,7 @@ class Meter:
             self._used_by_row,
             self._by_row,
             self._totals,
-            typical.asks(typical.weight),
+            *typical.asks(typical.weight),
         )
         self.events = 0
         _update(table.every_row, *self._columns)
@@ -102,9 +102,13 @@ def _update(
     used_by_row: Any,
     by_row: Any,
     totals: Any,
-    asks: Asks,
+    *columns: Any,
 ) -> None:
-    """Replace what these rows add to the totals: used cpu, memory and gpu, then the weighted classes."""
+    """Replace what these rows add to the totals: used cpu, memory and gpu, then the weighted classes.
+
+    `columns` are those of the typical asks.
+    """
+    asks = Asks(*columns)
     fitting = np.empty(len(asks.gammas), dtype=np.int64)
     below = np.empty(len(asks.gammas), dtype=np.int64)
     used = np.empty(_USED, dtype=np.int64)

@@ -205,8 +205,12 @@ def _between(load: npt.NDArray[np.int64], low: int, high: int) -> slice | None:
 
 
 def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Two decimals as Python rounds; numpy scales first and so differs where a value is close to a half."""
-    return np.array([round(value, 2) for value in values.tolist()])
+    """Two decimals as Python rounds them; numpy scales first, and so may differ where a value is close to a half."""
+    rounded = np.round(values, 2)
+    scaled = values * 100
+    for at in np.flatnonzero(np.abs(scaled - np.floor(scaled) - 0.5) < 1e-3).tolist():
+        rounded[at] = round(float(values[at]), 2)
+    return rounded
 
 
 def _summary(

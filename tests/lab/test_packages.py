@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from foresail.lab import packages
+from foresail.lab.errors import LabError
+
+
+@pytest.fixture
+def bare(tmp_path, monkeypatch):
+    """A machine with nothing on it."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(packages, "CNI_FOLDERS", (tmp_path / "cni",))
+
+
+def test_each_missing_package_is_named_once(bare):
+    assert packages.missing(kubelets=False) == ["etcd-server", "openssl"]
+    assert packages.missing(kubelets=True) == [
+        *("etcd-server", "openssl", "containerd", "runc", "iproute2", "busybox-static", "containernetworking-plugins")
+    ]
+
+
+def test_the_error_is_the_command_to_run(bare):
+    with pytest.raises(LabError, match="run as root: apt-get install -y --no-install-recommends etcd-server openssl "):
+        packages.need(kubelets=False)
+
+
+def test_only_root_may_install(bare, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(LabError, match=r"--install needs root; run: sudo apt-get install .* etcd-server"):
+        packages.install(["etcd-server"])
+
+
+def test_a_failing_apt_get_is_told(tmp_path, bare, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    program = tmp_path / "apt-get"
+    program.write_text("#!/bin/sh\necho E: no network >&2\nexit 100\n")
+    program.chmod(0o755)
+    with pytest.raises(LabError, match="apt-get update -q failed: E: no network"):
+        packages.install(["etcd-server"])
