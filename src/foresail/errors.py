@@ -4,7 +4,8 @@
     ├── InputError           a file, row or value that cannot be read; carries where it stands
     ├── OptionError          an option, policy or profile that does not exist or does not go with the rest
     ├── PolicyError          a policy raised, or returned scores that are no scores
-    └── ResultsError         a results folder that cannot be written, read or resumed
+    ├── ResultsError         a results folder that cannot be written, read or resumed
+    └── LabError             a part of the lab that is missing or does not start; stands in foresail.lab.errors
 
 A pod that fits nowhere is no error but a value: `foresail.core.model.NoFit`.
 """

@@ -70,5 +70,5 @@ def main() -> None:
         sys.exit(2)
     except SystemExit as end:
         if end.code == _INTERRUPTED:
-            typer.echo("interrupted; what was finished is kept, and the same command goes on from there", err=True)
+            typer.echo("interrupted; finished results are kept, and the same command goes on from there", err=True)
         raise
