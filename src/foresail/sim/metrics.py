@@ -14,6 +14,8 @@ from foresail.policies.fragmentation import CLASSES, Q3_SATISFIED, Asks, Typical
 from foresail.sim.result import FRAGMENT_CLASSES, Column
 
 _USED = 3
+_TOTALS = 6
+"""Where the totals stand among the columns of the kernels."""
 
 
 class Meter:
@@ -47,8 +49,10 @@ class Meter:
 
     def observe(self, rows: npt.NDArray[np.int64]) -> None:
         """Take in that these rows have changed, and write one event down."""
-        self.update(rows)
-        self.record()
+        if self.events == len(self._log):
+            self._log = np.concatenate([self._log, np.zeros_like(self._log)])
+        _observe(rows, self._log, self.events, *self._columns)
+        self.events += 1
 
     def update(self, rows: npt.NDArray[np.int64]) -> None:
         """Take in that these rows have changed."""
@@ -124,3 +128,10 @@ def _update(
         for at in range(CLASSES):
             totals[_USED + at] += classes[at] - by_row[row, at]
             by_row[row, at] = classes[at]
+
+
+@njit(cache=True)
+def _observe(rows: Any, log: Any, event: int, *columns: Any) -> None:
+    """Update and record in one call: two would cost more than what they do."""
+    _update(rows, *columns)
+    log[event] = columns[_TOTALS]

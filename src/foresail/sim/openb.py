@@ -23,6 +23,7 @@ from foresail.core.scheduler import Scheduler
 from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Workload
 from foresail.core.table import NodeTable
 from foresail.errors import InputError
+from foresail.sim.collector import collector_paused
 from foresail.sim.metrics import Meter
 from foresail.sim.nodes import node_columns
 from foresail.sim.result import FRAGMENT_CLASSES, Column, RunResult
@@ -112,18 +113,19 @@ def run_openb(
     reasons: dict[str, int] = {}
     failed = np.zeros(count, dtype=np.int64)
     place, observe = scheduler.place, meter.observe
-    for at in range(count):
-        outcome = place(Pod(names[at], shapes[spec_of[at]], uid=at))
-        if isinstance(outcome, Placement):
-            nodes_of[at] = outcome.node
-            devices_of[at] = "-".join(map(str, outcome.devices))
-            observe(table.every_row[outcome.row : outcome.row + 1])
-        else:
-            failed[at] = 1
-            reasons[outcome.main_reason] = reasons.get(outcome.main_reason, 0) + 1
-            observe(_NO_ROWS)
-        if on_progress is not None and at % _PROGRESS_EVERY == 0:
-            on_progress(at, count)
+    with collector_paused():
+        for at in range(count):
+            outcome = place(Pod(names[at], shapes[spec_of[at]], uid=at))
+            if isinstance(outcome, Placement):
+                nodes_of[at] = outcome.node
+                devices_of[at] = "-".join(map(str, outcome.devices))
+                observe(table.every_row[outcome.row : outcome.row + 1])
+            else:
+                failed[at] = 1
+                reasons[outcome.main_reason] = reasons.get(outcome.main_reason, 0) + 1
+                observe(_NO_ROWS)
+            if on_progress is not None and at % _PROGRESS_EVERY == 0:
+                on_progress(at, count)
     if on_progress is not None:
         on_progress(count, count)
 
