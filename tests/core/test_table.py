@@ -95,13 +95,13 @@ def test_a_pod_cannot_be_booked_twice():
 
 def test_touched_rows_are_those_since_the_cursor_and_each_once_unless_very_few():
     table = NodeTable([NodeSpec(f"node-{at:02d}", 4000, 8) for at in range(20)])
-    touched = [3, 0, 0, 1, 0, 7, 7, 7, 2, 3, 19, 0]
+    touched = [3, 0, 0, 1, 0, 7, 7, 7, 2, 3, 19, 0, 3, 3, 5, 1]
     for at, row in enumerate(touched):
         table.assume(Pod(f"p{at}", table.shape(PodSpec(1))), Placement(row, table.names[row]))
     for cursor in range(len(touched) + 1):
         rows = table.touched_since(cursor).tolist()
         assert set(rows) == set(touched[cursor:])
-        assert len(touched) - cursor < 6 or len(rows) == len(set(rows))
+        assert len(touched) - cursor < 12 or len(rows) == len(set(rows))
     few = NodeTable([NodeSpec(name, 4000, 8) for name in "ab"])
     for at, row in enumerate([1, 1, 1]):
         few.assume(Pod(f"p{at}", few.shape(PodSpec(1))), Placement(row, few.names[row]))

@@ -36,6 +36,7 @@ class Shape:
         "is_share",
         "key",
         "model_allowed",
+        "owner_group",
         "request",
         "spec",
         "structure",
@@ -50,6 +51,7 @@ class Shape:
         self.is_share = spec.gpu_count == 1 and spec.gpu_milli < 1000
         self.gpu_kind = 0 if self.is_share else spec.gpu_count
         self.model_allowed = model_allowed
+        self.owner_group = f"owner/{spec.namespace}/{spec.owner}" if spec.owner else ""
         self.structure = structure
 
 
@@ -101,7 +103,7 @@ class Pod:
         """The gang, else the replica set, that this pod has peers in; empty for none."""
         if self.gang is not None:
             return f"gang/{self.gang.name}"
-        return f"owner/{self.spec.namespace}/{self.spec.owner}" if self.spec.owner else ""
+        return self.shape.owner_group
 
 
 class Nodes:

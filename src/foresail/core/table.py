@@ -21,7 +21,7 @@ CPU, MEMORY, GPU = 0, 1, 2
 """Places of the resources that every table has; extended ones follow."""
 
 _FORGET_TOUCHES_AFTER = 1 << 24
-_FEW_TOUCHES = 6
+_FEW_TOUCHES = 12
 
 
 class Placed(NamedTuple):
