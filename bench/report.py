@@ -33,6 +33,8 @@ def write_pages(figures: dict[str, Any], thresholds: dict[str, dict[str, Any]], 
         goal = limit.get("goal")
         reached = "" if goal is None else f"{goal:g}{' ✓' if value <= goal else ' (missed)'}"
         lines.append(f"| {name} | {value:.3g} | {_limit(limit)} | {reached} | {limit['what']} |")
+    if "warm_run_median_s" in figures:
+        lines += ["", f"The median of the 25 warm runs was {figures['warm_run_median_s']:.3g} s."]
     if all(f"decision_us_{size}" in figures for size in _SIZES):
         times_us = [float(figures[f"decision_us_{size}"]) for size in _SIZES]
         lines += ["", "## Time per decision", "", "| nodes | µs per decision |", "|--:|--:|"]
