@@ -148,6 +148,17 @@ def test_inputs_that_changed_since_the_run_cannot_explain_it(trace, tmp_path):
     assert "has changed since the run" in refused.stderr
 
 
+def test_inputs_that_are_gone_are_named(trace, tmp_path):
+    pods = tmp_path / "pods.csv"
+    pods.write_bytes((trace / "pods.csv").read_bytes())
+    out = tmp_path / "out"
+    assert foresail("simulate", "--nodes", trace / "nodes.csv", "--pods", pods, "--out", out).returncode == 0
+    pods.unlink()
+    refused = foresail("explain", out, "#0")
+    assert refused.returncode == 2
+    assert f"{pods}: cannot be read any more" in refused.stderr
+
+
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -72,8 +72,12 @@ def _request(stored: StoredRun) -> RunRequest:
     if plain is None:
         raise ResultsError(f"{stored.folder}: the manifest has no request, so the run cannot be repeated; run it again")
     request = RunRequest.from_plain(plain)
+    try:
+        found = input_hashes(request)
+    except OSError as error:
+        raise InputError(f"cannot be read any more ({error.strerror}); put it back", path=error.filename) from error
     for path, expected in stored.manifest["inputs"].items():
-        if input_hashes(request)[path] != expected:
+        if found[path] != expected:
             raise InputError("has changed since the run, so its decisions cannot be repeated; run it again", path=path)
     return request
 
