@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foresail.digest import sha256_of
 from foresail.errors import ResultsError
 from foresail.report.frames import to_frame
-from foresail.report.results import input_hashes, read_run, write_run
+from foresail.report.results import read_run, write_run
 
 NAMES = st.text(
     st.one_of(
@@ -135,7 +136,7 @@ def test_extra_fields_may_not_hide_the_runs_own(tmp_path, make_openb):
 def test_inputs_are_hashed(tmp_path):
     (tmp_path / "pods.csv").write_bytes(b"abc")
     path = tmp_path / "pods.csv"
-    assert input_hashes([path]) == {str(path): hashlib.sha256(b"abc").hexdigest()}
+    assert {str(path): sha256_of(path)} == {str(path): hashlib.sha256(b"abc").hexdigest()}
 
 
 @pytest.mark.parametrize("nth_write", [1, 3, 6])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -13,6 +11,7 @@ from foresail.compare.experiment import Experiment, TraceFiles, parse_seeds, tra
 from foresail.errors import InputError, OptionError, did_you_mean
 from foresail.sim.clock import ClockSettings
 from foresail.sim.run import CLOCK_OPTIONS, RunRequest, parse_backoff
+from foresail.toml import read_toml
 from foresail.traces.trace import trace_name
 
 KEYS = (
@@ -108,7 +107,7 @@ class _File:
         self._path = path
         self.values: dict[str, Any] = {}
         if path is not None:
-            self._read(_read_toml(path))
+            self._read(read_toml(path, "an experiment", "there is no such experiment file; name a TOML file"))
 
     def blame(self, keys: set[str], call: Callable[[], T]) -> T:
         """The call's result; its error names the file if the file gave any of these keys."""
@@ -230,17 +229,3 @@ class _File:
 
     def _refuse(self, message: str) -> NoReturn:
         raise InputError(message, path=self._path)
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError("there is no such experiment file; name a TOML file", path=path) from None
-    except OSError as error:
-        raise InputError(f"the experiment cannot be read: {error.strerror}", path=path) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start} is not UTF-8; an experiment is a TOML file", path=path) from error
-    except tomllib.TOMLDecodeError as error:
-        said = re.search(r"line (\d+)", str(error))
-        raise InputError(f"not TOML: {error}", path=path, line=int(said[1]) if said else None) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -14,6 +13,7 @@ from foresail.errors import ForesailError, InputError, OptionError, did_you_mean
 from foresail.policies import find, make
 from foresail.policies.kubernetes import kubernetes_profile
 from foresail.policies.options import converted
+from foresail.toml import read_toml
 
 DEFAULT_FILTERS = ["schedulable", "taints", "node-selector", "fit"]
 DEFAULT_DEVICES = "least-sufficient"
@@ -41,7 +41,9 @@ def load_profile(source: str | Path | Mapping[str, Any]) -> Profile:
         return _Reader(None).profile(source, str(source.get("name", "profile")))
     if isinstance(source, Path) or is_profile_file(source):
         path = Path(source)
-        return _Reader(path).profile(_read_toml(path), path.stem)
+        return _Reader(path).profile(
+            read_toml(path, "a profile", "there is no such profile; give a TOML file or a policy's name"), path.stem
+        )
     return _Reader(None).profile(_named_profile(source) or _parse_mix(source), "".join(source.split()))
 
 
@@ -60,22 +62,6 @@ def _named_profile(source: str) -> dict[str, Any] | None:
 def is_profile_file(source: str) -> bool:
     """Whether a policy on the command line is meant as the path of a profile."""
     return source.endswith(".toml") or os.sep in source
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError("there is no such profile; give a TOML file or a policy's name", path=path) from None
-    except OSError as error:
-        raise InputError(f"the profile cannot be read: {error.strerror}", path=path) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start} is not UTF-8; a profile is a TOML file in UTF-8", path=path) from error
-    except tomllib.TOMLDecodeError as error:
-        said = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error))
-        line = int(said[2]) if said and said[2] else None
-        what = said[1] if said else str(error)
-        raise InputError(f"not TOML: {what[:1].lower()}{what[1:]}", path=path, line=line) from error
 
 
 class _Reader:

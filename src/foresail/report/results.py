@@ -11,7 +11,7 @@ import math
 import os
 import platform
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 
 from foresail import __version__
+from foresail.digest import sha256_of
 from foresail.errors import ResultsError
 from foresail.report.frames import SCHEMAS, to_frame
 from foresail.sim.result import RunResult
@@ -89,7 +90,7 @@ def read_run(folder: Path) -> StoredRun:
     for name, expected in manifest["files"].items():
         path = folder / name
         try:
-            found = file_sha256(path)
+            found = sha256_of(path)
         except FileNotFoundError:
             raise ResultsError(f"{path}: missing, though the manifest lists it; {_RUN_AGAIN}") from None
         except OSError as error:
@@ -185,17 +186,6 @@ def run_frame(run: Run, table: str) -> pl.DataFrame | None:
     """Return one table of a run, stored or in memory, or None where the run has no such table."""
     columns = getattr(run, table)
     return columns if columns is None or isinstance(columns, pl.DataFrame) else to_frame(table, columns)
-
-
-def file_sha256(path: Path) -> str:
-    """Hash a file in pieces, so that a trace of any size takes little memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def input_hashes(paths: Iterable[Path]) -> dict[str, str]:
-    """Hash the input files of a run for the manifest's `inputs`."""
-    return {str(path): file_sha256(path) for path in paths}
 
 
 _RUN_AGAIN = "run it again, or take the folder from a backup"

@@ -14,6 +14,7 @@ from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
 from foresail.core.profile import Profile
 from foresail.core.queue import NO_BACKOFF, Backoff
+from foresail.digest import sha256_of
 from foresail.errors import OptionError, did_you_mean
 from foresail.policies.profiles import is_profile_file, load_profile
 from foresail.sim.checkpoint import Checkpoint
@@ -21,7 +22,7 @@ from foresail.sim.clock import ClockSettings, run_clock
 from foresail.sim.faults import Faults
 from foresail.sim.openb import run_openb
 from foresail.sim.result import RunResult
-from foresail.traces.trace import Trace, load, sha256_of
+from foresail.traces.trace import Trace, load
 
 PROTOCOLS = ("openb", "clock")
 CLOCK_OPTIONS = {

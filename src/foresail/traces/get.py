@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import os
 import time
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from foresail.digest import sha256_of
 from foresail.errors import InputError, OptionError, did_you_mean
 
 OPENB_URL = "https://raw.githubusercontent.com/alibaba/clusterdata/master/cluster-trace-gpu-v2023/csv"
@@ -176,7 +176,7 @@ def get_files(
     fetched, present = [], []
     for file in files:
         target = to / file.name
-        if target.is_file() and _sha256(target) == file.sha256:
+        if target.is_file() and sha256_of(target) == file.sha256:
             progress(file, file.size_bytes)
             present.append(file.name)
             continue
@@ -202,11 +202,11 @@ class _Download:
     def run(self) -> None:
         continued = self._size() > 0
         self._complete()
-        if continued and _sha256(self._part) != self._file.sha256:
+        if continued and sha256_of(self._part) != self._file.sha256:
             # The old part may be of another file; only bytes fetched now can accuse the server.
             self._part.unlink()
             self._complete()
-        found = _sha256(self._part)
+        found = sha256_of(self._part)
         if found != self._file.sha256:
             self._part.unlink()
             raise InputError(
@@ -297,11 +297,6 @@ class _Download:
 
     def _size(self) -> int:
         return self._part.stat().st_size if self._part.exists() else 0
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _opener() -> urllib.request.OpenerDirector:

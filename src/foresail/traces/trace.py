@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from foresail.core.objects import ClusterObjects
 from foresail.core.spec import NodeSpec, Workload
+from foresail.digest import sha256_of
 from foresail.errors import InputError
 from foresail.traces import openb
 from foresail.traces.checks import Finding, Findings, Ints, check_fit, check_nodes, check_workload
@@ -90,11 +90,6 @@ def models_of(nodes: list[NodeSpec]) -> frozenset[str]:
 def trace_name(pods_path: str | Path) -> str:
     """The pod list's name, short for the public traces: `openb_pod_list_default.csv` is `default`."""
     return Path(pods_path).stem.removeprefix(_OPENB_PREFIX)
-
-
-def sha256_of(path: str | Path) -> str:
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check(nodes_path: str | Path | None, pods_path: str | Path | None) -> list[Finding]:
