@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from foresail import logs
+from foresail.errors import OptionError
 
 POD = """
 kind: Pod
@@ -108,3 +109,10 @@ def test_a_verb_keeps_its_warnings_off_standard_output(tmp_path):
 def test_structlog_is_not_imported_before_something_is_logged():
     done = run("-c", "import sys, foresail.logs, foresail.traces.kubernetes; print('structlog' in sys.modules)")
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_a_level_that_does_not_exist_is_told_with_those_that_do():
+    with pytest.raises(OptionError, match=r'no log level "loud" \(--log-level may be debug, info, warning, error\)'):
+        logs.configure("loud")
+    with pytest.raises(OptionError, match='no log level "warn"; did you mean "warning"'):
+        logs.configure("warn")

@@ -6,12 +6,19 @@ import os
 import sys
 from typing import Any
 
+from foresail.errors import OptionError, did_you_mean
+
+LEVELS = ("debug", "info", "warning", "error")
+
 
 def configure(level: str = "info") -> None:
     """Send all events of this level and above to standard error; standard output belongs to results.
 
     On a terminal an event is a line to read, elsewhere one JSON object with `timestamp` (UTC), `level` and `event`.
     """
+    if level not in LEVELS:
+        there = ", ".join(LEVELS)
+        raise OptionError(f'no log level "{level}"{did_you_mean(level, LEVELS)} (--log-level may be {there})')
     import structlog  # noqa: PLC0415 - a fifth of a second, and most verbs log nothing
 
     render: structlog.typing.Processor = structlog.processors.JSONRenderer()
