@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foresail.core.model import Nodes, Placement, Pod, Shape
-from foresail.core.policy import Filter, Learning, Normalizing, ReasonedFilter, Seeded, is_row_wise
+from foresail.core.policy import Filter, Indifferent, Learning, Normalizing, ReasonedFilter, Seeded, is_row_wise
 from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Taint, Toleration, Workload
 from foresail.core.table import GPU, NodeTable
 
@@ -185,6 +185,7 @@ def _check_one(policy: Any, cluster: _Cluster, spec: PodSpec, gang: Gang | None,
     again = _ask(policy, pod, Nodes(table, rows), cluster)
     _expect(np.array_equal(answers, again), f"{name} answered the same question with {answers} and then {again}")
     _check_normalize(policy, pod, Nodes(table, rows), answers)
+    _check_same_for_all(policy, pod, Nodes(table, rows), answers)
     if isinstance(policy, Seeded):
         return
 
@@ -250,6 +251,17 @@ def _check_normalize(policy: Any, pod: Pod, nodes: Nodes, raw: npt.NDArray[Any])
             np.array_equal(raw == raw.max(), scaled == scaled.max()),
             f"{name} declares keeps_best = True, but normalize made {scaled} of {raw}",
         )
+
+
+def _check_same_for_all(policy: Any, pod: Pod, nodes: Nodes, raw: npt.NDArray[Any]) -> None:
+    same = policy.same_for_all(pod, nodes.table.all) if isinstance(policy, Indifferent) else None
+    if same is None:
+        return
+    scaled = policy.normalize(pod, nodes, raw.copy()) if isinstance(policy, Normalizing) else raw
+    _expect(
+        (np.asarray(scaled) == same).all(),
+        f"{type(policy).__name__} says that all nodes get {same}, but scores them {scaled}",
+    )
 
 
 def _columns(table: NodeTable) -> dict[str, npt.NDArray[Any]]:

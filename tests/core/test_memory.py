@@ -7,7 +7,7 @@ from foresail.core.memory import Column
 @pytest.mark.parametrize("count", [1, 255, 300, 9_000, 20_001])
 def test_the_best_place_is_the_first_highest_total_whatever_was_written_before(count):
     random = np.random.default_rng(count)
-    column = Column(count, 0, [])
+    column = Column(count, [], [])
     plain = np.full(count, -np.inf)
     for _ in range(300):
         places = random.permutation(count)[: random.integers(1, 40)]
@@ -20,6 +20,6 @@ def test_the_best_place_is_the_first_highest_total_whatever_was_written_before(c
 
 
 def test_a_total_that_is_no_number_is_found_first_so_that_it_can_be_reported():
-    column = Column(10_000, 0, [])
+    column = Column(10_000, [], [])
     column.replace_totals(np.array([3, 9_000]), np.array([7.0, np.nan]))
     assert np.isnan(column.total[column.best()])

@@ -351,3 +351,21 @@ def test_a_new_member_wakes_a_sleeping_gang(world):
     world.refuse()
     world.add("g-2", 1, gang=gang)
     assert world.take() == ["g-1", "g-2"]
+
+
+def test_members_that_are_found_in_place_count_towards_the_start_of_their_gang(world):
+    gang = Gang("g", 3)
+    world.queue.members_placed(gang, 0)
+    world.add("g-3", gang=gang)
+    assert world.take() is None
+    world.queue.members_placed(gang, 2)
+    assert world.take() == ["g-3"]
+    assert world.queue.next_time_s() == float("inf")
+
+
+def test_a_gang_that_asks_for_less_starts_sooner_and_an_empty_one_is_forgotten(world):
+    world.add("g-1", gang=Gang("g", 2))
+    world.queue.members_placed(Gang("g", 1), 0)
+    assert world.take() == ["g-1"]
+    world.queue.members_placed(Gang("g", 1), 0)
+    assert list(world.queue._lanes) == []

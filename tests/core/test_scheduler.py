@@ -5,11 +5,12 @@ from hypothesis import strategies as st
 
 from foresail.core.clock import SimClock
 from foresail.core.decide import decide
-from foresail.core.model import NoFit, Placement, Pod
+from foresail.core.model import Mask, Nodes, NoFit, Placement, Pod, Scores
 from foresail.core.profile import Profile, UsedFilter, UsedScore
 from foresail.core.queue import NO_BACKOFF, Backoff, Queue
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang, PodSpec
+from foresail.errors import PolicyError
 from foresail.policies.best_fit import BestFit
 from foresail.policies.devices import LeastSufficient
 from foresail.policies.fit import Fit, Schedulable
@@ -43,6 +44,10 @@ class Diary:
     def give_up(self, gang: Gang, members: list[Pod], why: str) -> None:
         self.log += [(self.clock.now(), "give up", pod.name) for pod in members]
         self.why.append(why)
+
+    def policy_failed(self, pods: list[Pod], error: PolicyError) -> None:
+        self.log += [(self.clock.now(), "policy failed", pod.name) for pod in pods]
+        self.why.append(str(error))
 
     def submit(self, name: str, cpu_milli: int, **options: object) -> None:
         shape = self.table.shape(PodSpec(cpu_milli=cpu_milli))
@@ -319,3 +324,64 @@ def test_a_pod_that_waited_for_company_is_tried_again_when_another_is_placed():
     assert diary.run() == [(0, "refuse", "shy")]
     diary.submit("bold", 1)
     assert diary.run() == [(0, "bind node-0", "bold"), (0, "bind node-0", "shy")]
+
+
+class _Moody:
+    """Raises for every pod that asks this much."""
+
+    row_wise = True
+
+    def __init__(self, cpu_milli: int) -> None:
+        self.cpu_milli = cpu_milli
+
+    def score(self, pod: Pod, nodes: Nodes) -> Scores:
+        if pod.spec.cpu_milli == self.cpu_milli:
+            raise RuntimeError("not today")
+        return nodes.free[:, 0]
+
+
+def test_pods_on_which_a_policy_fails_keep_waiting_and_the_others_pass_them_by():
+    policy = _Moody(200)
+    profile = Profile("moody", filters=[("fit", Fit())], scores=[UsedScore("moody", policy)], devices=LeastSufficient())
+    diary = Diary(1000, profile=profile)
+    diary.submit("bad", 200)
+    diary.submit("good", 100)
+    assert diary.run() == [(0, "policy failed", "bad"), (0, "bind node-0", "good")]
+    assert diary.why == ['policy "moody" failed on bad: RuntimeError: not today']
+    policy.cpu_milli = 0
+    diary.scheduler.queue.wake_all()
+    assert diary.run() == [(0, "bind node-0", "bad")]
+
+
+def test_a_gang_on_which_a_policy_fails_leaves_no_room_booked():
+    policy = _Moody(200)
+    profile = Profile("moody", filters=[("fit", Fit())], scores=[UsedScore("moody", policy)], devices=LeastSufficient())
+    diary = Diary(1000, profile=profile)
+    gang = Gang("g", 2)
+    diary.submit("a", 100, gang=gang)
+    diary.submit("b", 200, gang=gang)
+    assert diary.run() == [(0, "policy failed", "a"), (0, "policy failed", "b")]
+    assert diary.table.free[0, 0] == 1000
+
+
+def test_another_profile_tries_those_again_who_fitted_nowhere():
+    diary = Diary(
+        1000,
+        profile=Profile(
+            "none", filters=[("no", _Never())], scores=[UsedScore("s", BestFit())], devices=LeastSufficient()
+        ),
+    )
+    diary.submit("a", 100)
+    assert diary.run() == [(0, "refuse", "a")]
+    assert diary.scheduler.queue.sleeps("a")
+    assert [pod.name for pod in diary.scheduler.queue.companions("a")] == ["a"]
+    diary.scheduler.profile = load_profile("best-fit")
+    assert diary.run() == [(0, "bind node-0", "a")]
+
+
+class _Never:
+    row_wise = True
+    reason = "are closed"
+
+    def passes(self, pod: Pod, nodes: Nodes) -> Mask:
+        return np.zeros(len(nodes), dtype=np.bool_)

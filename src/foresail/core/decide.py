@@ -5,24 +5,26 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from foresail.core.memory import CODES_PER_FILTER, Column, Memory, sum_scores
+from foresail.core.memory import CODES_PER_FILTER, Answer, Column, Memory, sum_scores
 from foresail.core.model import Nodes, NoFit, Placement, Pod, Rows
-from foresail.core.profile import Profile
+from foresail.core.profile import Profile, UsedFilter
 from foresail.core.table import NodeTable
 from foresail.errors import PolicyError
 
 Verdicts = npt.NDArray[np.uint16]
+ONLY_NODE_SCORE = 0.0
+"""Total of a node that has no rival, where totals depend on the rivals: nobody asks the scores then."""
 
 
 def decide(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
     """The best node for the pod and the devices on it, or why there is none. Changes nothing."""
-    memory = table.memories.get(profile)
-    if memory is None:
-        memory = table.memories[profile] = Memory(table, profile)
+    memory = memory_of(table, profile)
     if not table.count:
         return NoFit(pod.name, 0, {})
     column = memory.column(pod)
-    if memory.keeps_totals:
+    around = memory.asked_around(pod)
+    answers = memory.answers(pod, column)
+    if not around and memory.holds_totals(column, answers):
         place = column.best()
         best = float(column.total[place])
         if best == -np.inf:
@@ -32,40 +34,56 @@ def decide(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
             return NoFit(pod.name, table.count, column.reasons)
         if profile.tie is not None:
             tied = table.by_rank[np.flatnonzero(column.total == best)]
-            place = int(table.place[_break_tie(pod, table, profile, tied)])
+            place = int(table.place[break_tie(pod, table, profile, tied)])
         row = int(table.by_rank[place])
+        if not memory.keeps_totals and table.count - np.count_nonzero(column.verdict) == 1:
+            best = ONLY_NODE_SCORE
     else:
-        verdict = full_verdict(pod, table, profile, column)
+        verdict = full_verdict(pod, table, column, around)
         rows = np.flatnonzero(verdict == 0)
         if not len(rows):
             return NoFit(pod.name, table.count, count_reasons(pod, profile, verdict))
-        row, best = _choose(pod, table, profile, memory, column, rows)
+        row, best = _choose(pod, table, profile, answers, rows)
     if best != best:  # noqa: PLR0124 - only NaN differs from itself, and argmax finds it first
         raise PolicyError(f"{_names(profile)} scored node {table.names[row]} NaN for {pod.name}")
     devices = profile.devices.devices(pod, table.all, row) if pod.shape.gpu_count else ()
     return Placement(row, table.names[row], devices, best)
 
 
-def _choose(
-    pod: Pod, table: NodeTable, profile: Profile, memory: Memory, column: Column, rows: Rows
-) -> tuple[int, float]:
+def memory_of(table: NodeTable, profile: Profile) -> Memory:
+    """What this profile remembers about the table."""
+    memory = table.memories.get(profile)
+    if memory is None:
+        memory = table.memories[profile] = Memory(table, profile)
+    return memory
+
+
+def _choose(pod: Pod, table: NodeTable, profile: Profile, answers: list[Answer], rows: Rows) -> tuple[int, float]:
     """The best of the feasible rows where totals depend on all of them."""
     if len(rows) == 1:
-        return int(rows[0]), 0.0
-    nodes = Nodes(table, rows)
-    raw_of = dict(zip(map(id, memory.scores), column.raw, strict=True))
-    weighted = []
-    for used in profile.scores:
-        remembered = raw_of.get(id(used))
-        raw = used.score(pod, nodes) if remembered is None else remembered[rows]
-        weighted.append((used.weight, used.normalize(pod, nodes, raw)))
-    total = sum_scores(weighted, len(rows))
+        return int(rows[0]), ONLY_NODE_SCORE
+    total = sum_over(pod, table, profile, answers, rows)
     best = float(total.max())
     tied = rows[total == best] if best == best else rows[np.isnan(total)]  # noqa: PLR0124 - NaN is reported by decide
-    return _break_tie(pod, table, profile, tied), best
+    return break_tie(pod, table, profile, tied), best
 
 
-def _break_tie(pod: Pod, table: NodeTable, profile: Profile, tied: Rows) -> int:
+def sum_over(
+    pod: Pod, table: NodeTable, profile: Profile, answers: list[Answer], rows: Rows
+) -> npt.NDArray[np.float64]:
+    """Totals of the feasible rows, scores being normalised over them; shape (rows,)."""
+    nodes = Nodes(table, rows)
+    weighted: list[tuple[float, npt.NDArray[np.float64] | float]] = []
+    for used, answer in zip(profile.scores, answers, strict=True):
+        if answer is None or isinstance(answer, np.ndarray):
+            raw = used.score(pod, nodes) if answer is None else answer[rows]
+            weighted.append((used.weight, used.normalize(pod, nodes, raw)))
+        else:
+            weighted.append((used.weight, answer))
+    return sum_scores(weighted, len(rows))
+
+
+def break_tie(pod: Pod, table: NodeTable, profile: Profile, tied: Rows) -> int:
     """One of the rows that share the best total: by the profile's tie rule, then by the lowest rank."""
     if profile.tie is not None and len(tied) > 1:
         scores = profile.tie.score(pod, Nodes(table, tied))
@@ -73,21 +91,21 @@ def _break_tie(pod: Pod, table: NodeTable, profile: Profile, tied: Rows) -> int:
     return int(tied[table.rank[tied].argmin()])
 
 
-def full_verdict(pod: Pod, table: NodeTable, profile: Profile, column: Column) -> Verdicts:
+def full_verdict(pod: Pod, table: NodeTable, column: Column, around: list[tuple[int, UsedFilter]]) -> Verdicts:
     """Verdicts of all filters: the remembered ones, and those that must see the whole cluster each time.
 
     A node counts under the first filter that refuses it, in the order of the profile, whichever kind that filter is.
     """
-    if all(used.row_wise is not False for used in profile.filters):
-        return column.verdict
-    verdict = column.verdict.copy()
-    for at, used in enumerate(profile.filters):
-        if used.row_wise is not False or used.skips(pod, table.all):
-            continue
-        open_rows = np.flatnonzero((verdict == 0) | (verdict > at * CODES_PER_FILTER))
+    verdict = column.verdict
+    for at, used in around:
+        open_rows = table.every_row
+        if verdict.any():
+            open_rows = np.flatnonzero((verdict == 0) | (verdict > at * CODES_PER_FILTER))
         codes = used.refuses(pod, Nodes(table, open_rows))
-        refused = codes != 0
-        verdict[open_rows[refused]] = codes[refused].astype(np.uint16) + at * CODES_PER_FILTER
+        refused = np.flatnonzero(codes)
+        if len(refused):
+            verdict = verdict.copy() if verdict is column.verdict else verdict
+            verdict[open_rows[refused]] = codes[refused].astype(np.uint16) + at * CODES_PER_FILTER
     return verdict
 
 

@@ -35,7 +35,11 @@ def place_gang(
     # filter that looks at other nodes may see it otherwise: a pod can be what another of the gang waits for.
     only_shrinks = all(used.row_wise is not False for used in profile.filters)
     for pod in members:
-        outcome = None if pod.shape in refused else decide(pod, table, profile)
+        try:
+            outcome = None if pod.shape in refused else decide(pod, table, profile)
+        except BaseException:
+            _take_back(placed, table)
+            raise
         if isinstance(outcome, Placement):
             table.assume(pod, outcome)
             placed.append((pod, outcome))
@@ -49,6 +53,10 @@ def place_gang(
             break
     if len(placed) >= missing:
         return placed, first_refusal
+    _take_back(placed, table)
+    return [], first_refusal
+
+
+def _take_back(placed: Placements, table: NodeTable) -> None:
     for pod, _ in reversed(placed):
         table.forget(pod.uid)
-    return [], first_refusal

@@ -184,3 +184,5 @@ class KubernetesNode:
     """Names, each with the image's size in bytes."""
     features: tuple[str, ...] = ()
     """What its kubelet has declared."""
+    takes_no_pods: bool = False
+    """It states what it has, and no place for a pod among it; to kube-scheduler that is a full node."""

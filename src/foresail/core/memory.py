@@ -23,6 +23,10 @@ _BLOCKS_PAY_FROM = 8192
 _NO_VERDICT = np.zeros(1, dtype=np.uint16)
 
 
+Answer = npt.NDArray[np.float64] | float | None
+"""What a score says: of each node, not yet normalised; or the same of all, normalised; None if it must be asked."""
+
+
 class RowWiseWarning(UserWarning):
     """A policy that says nothing about being row-wise turned out not to be."""
 
@@ -30,21 +34,33 @@ class RowWiseWarning(UserWarning):
 class Column:
     """What one profile thinks of every node for one pod shape, as of `cursor` touches of the table.
 
-    `verdict` and `raw` are in row order. `total` is in rank order, -inf where a filter refuses, and filled only
-    where the profile's totals can be remembered. `reasons` counts the verdicts in words once somebody has asked.
+    `verdict` and `answers` are in row order. `total` is in rank order, -inf where a filter refuses, and filled only
+    where the totals of this shape can be remembered: `totals_of` are the answers they add up, None if there are none.
+    `reasons` counts the verdicts in words once somebody has asked.
     """
 
-    __slots__ = ("_block_best", "_blocks", "cursor", "filters", "raw", "reasons", "total", "verdict")
+    __slots__ = (
+        "_block_best",
+        "_blocks",
+        "answers",
+        "cursor",
+        "filters",
+        "reasons",
+        "total",
+        "totals_of",
+        "verdict",
+    )
 
-    def __init__(self, count: int, scores: int, filters: list[tuple[int, UsedFilter]]) -> None:
+    def __init__(self, count: int, answers: list[Answer], filters: list[tuple[int, UsedFilter]]) -> None:
         self.cursor = -1
         self.verdict: npt.NDArray[np.uint16] = np.zeros(count, dtype=np.uint16)
         padded = -(-count // _BLOCK) * _BLOCK
         self.total = np.full(padded, -np.inf)
         self._blocks = self.total.reshape(-1, _BLOCK)
         self._block_best = np.full(len(self._blocks), -np.inf) if count >= _BLOCKS_PAY_FROM else None
-        self.raw = [np.zeros(count) for _ in range(scores)]
+        self.answers = answers
         self.filters = filters
+        self.totals_of: list[Answer] | None = None
         self.reasons: dict[str, int] | None = None
 
     def replace_totals(self, places: Rows, totals: npt.NDArray[Any]) -> None:
@@ -87,13 +103,14 @@ class Memory:
     def _set_up(self) -> None:
         profile = self._profile
         self._columns.clear()
+        self.scores = profile.scores
         self._as_of = (self._table.structure, profile.lessons)
         self.keeps_totals = profile.remembers_totals
-        self.scores = [used for used in profile.scores if used.row_wise is not False]
         self._verdict_of = [_verdicts_of_filter(at) for at in range(len(profile.filters))]
         self._filters = [(at, used) for at, used in enumerate(profile.filters) if used.row_wise is not False]
+        self._around = [(at, used) for at, used in enumerate(profile.filters) if used.row_wise is False]
         self._audited = [used for used in profile.plugins if used.row_wise is None]
-        raw_columns = 0 if self.keeps_totals else len(self.scores)
+        raw_columns = 0 if self.keeps_totals else sum(used.row_wise is not False for used in self.scores)
         bytes_each = max(1, self._table.count * (10 + 8 * raw_columns))
         self._most_columns = max(1, _MOST_BYTES // bytes_each)
 
@@ -128,7 +145,7 @@ class Memory:
     def _computed_column(self, pod: Pod) -> Column:
         table = self._table
         filters = [(at, used) for at, used in self._filters if not used.skips(pod, table.all)]
-        column = Column(table.count, 0 if self.keeps_totals else len(self.scores), filters)
+        column = Column(table.count, [] if self.keeps_totals else self._first_answers(pod), filters)
         column.cursor = table.touches
         self._refresh(column, pod, table.every_row)
         return column
@@ -148,8 +165,11 @@ class Memory:
         column.reasons = None
         nodes = Nodes(table, passing)
         if not self.keeps_totals:
-            for raw, used_score in zip(column.raw, self.scores, strict=True):
-                raw[passing] = used_score.score(pod, nodes)
+            for answer, used_score in zip(column.answers, self.scores, strict=True):
+                if isinstance(answer, np.ndarray):
+                    answer[passing] = used_score.score(pod, nodes)
+            if column.totals_of is not None:
+                self._add_up(column, rows)
             return
         if passes is None or len(passing) == len(rows):
             totals = self._totals(pod, nodes)
@@ -159,6 +179,54 @@ class Memory:
             if len(passing):
                 totals[passes] = self._totals(pod, nodes)
         column.replace_totals(table.place[rows], totals)
+
+    def _first_answers(self, pod: Pod) -> list[Answer]:
+        """Room for the scores that are remembered, beside what needs none."""
+        answers: list[Answer] = []
+        for used in self.scores:
+            same = None if used.row_wise is False else used.same_for_all(pod, self._table.all)
+            answers.append(np.zeros(self._table.count) if same is None and used.row_wise is not False else same)
+        return answers
+
+    def asked_around(self, pod: Pod) -> list[tuple[int, UsedFilter]]:
+        """The filters that must see the whole cluster each time, without those that have nothing against this pod."""
+        return [(at, used) for at, used in self._around if not used.skips(pod, self._table.all)]
+
+    def answers(self, pod: Pod, column: Column) -> list[Answer]:
+        """What the scores say of this pod now, as far as it is remembered or the same for all nodes."""
+        return [
+            used.same_for_all(pod, self._table.all) if answer is None else answer
+            for answer, used in zip(column.answers, self.scores, strict=False)  # none are kept where totals are
+        ]
+
+    def holds_totals(self, column: Column, answers: list[Answer]) -> bool:
+        """Whether these answers add up without a look at which nodes are feasible; the column's totals are then right.
+
+        Usually the last pod of this shape had the same answers, and only touched rows were added up since.
+        """
+        if self.keeps_totals:
+            return True
+        for answer, used in zip(answers, self.scores, strict=True):
+            if answer is None or (used.normalizes and isinstance(answer, np.ndarray)):
+                return False
+        before = column.totals_of
+        if before is None or any(
+            now != then
+            for now, then in zip(answers, before, strict=True)
+            if not isinstance(now, np.ndarray)  # a remembered column stays the same object
+        ):
+            column.totals_of = answers
+            self._add_up(column, self._table.every_row)
+        return True
+
+    def _add_up(self, column: Column, rows: Rows) -> None:
+        weighted = []
+        for answer, used in zip(column.totals_of or (), self.scores, strict=True):
+            if answer is not None:
+                weighted.append((used.weight, answer[rows] if isinstance(answer, np.ndarray) else answer))
+        totals = sum_scores(weighted, len(rows))
+        totals[column.verdict[rows] != 0] = -np.inf
+        column.replace_totals(self._table.place[rows], totals)
 
     def _totals(self, pod: Pod, nodes: Nodes) -> npt.NDArray[np.float64]:
         scores = self.scores
@@ -210,8 +278,11 @@ class Memory:
         return all(
             np.array_equal(old, new, equal_nan=True)
             for old, new in zip(
-                (column.verdict, column.total, *column.raw), (fresh.verdict, fresh.total, *fresh.raw), strict=True
+                (column.verdict, *(column.answers or (column.total,))),
+                (fresh.verdict, *(fresh.answers or (fresh.total,))),
+                strict=True,
             )
+            if isinstance(old, np.ndarray) and isinstance(new, np.ndarray)
         )
 
 
@@ -222,9 +293,9 @@ def _verdicts_of_filter(at: int) -> npt.NDArray[np.uint16]:
     return verdicts
 
 
-def sum_scores(weighted: list[tuple[float, npt.NDArray[np.float64]]], count: int) -> npt.NDArray[np.float64]:
+def sum_scores(weighted: list[tuple[float, npt.NDArray[np.float64] | float]], count: int) -> npt.NDArray[np.float64]:
     """Weighted sum, always in the order of the profile, so that totals are the same to the last bit."""
-    total = np.zeros(count)
+    total: npt.NDArray[np.float64] | float = 0.0
     for weight, scores in weighted:
-        total += weight * scores
-    return total
+        total = total + weight * scores
+    return total if isinstance(total, np.ndarray) else np.full(count, total)

@@ -176,7 +176,7 @@ class Nodes:
 
     @property
     def max_pods(self) -> Ints:
-        """Most pods a node takes; 0 for no limit."""
+        """Most pods a node takes; 0 for no limit, -1 for one that states amounts but no pods (see `KubernetesNode`)."""
         return self._take(self.table.max_pods)
 
     @property

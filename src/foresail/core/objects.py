@@ -75,6 +75,20 @@ class StorageCapacity:
     nodes: Selector | None
 
 
+@dataclass(frozen=True, slots=True)
+class DisruptionBudget:
+    """A PodDisruptionBudget: how many of the pods it selects may be made to go now."""
+
+    namespace: str
+    name: str
+    selector: Selector | None
+    """Of pods in its namespace; None selects nothing."""
+    allowed: int = 0
+    """`status.disruptionsAllowed`."""
+    disrupted: frozenset[str] = frozenset()
+    """Names of pods on their way out that are counted in `allowed` already."""
+
+
 @dataclass(slots=True)
 class ClusterObjects:
     """All of them by name. After a change tell the table: `table.objects_changed()`."""
@@ -96,9 +110,16 @@ class ClusterObjects:
     """By namespace and name."""
     attachments: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     """Name of a VolumeAttachment to its node, driver and volume."""
+    budgets: dict[tuple[str, str], DisruptionBudget] = field(default_factory=dict)
+    """By namespace and name. No filter looks at them, so a change need not be told to the table."""
 
     def claim(self, namespace: str, name: str) -> Claim | None:
         return self.claims.get((namespace, name))
 
     def volume_class(self, claim: Claim) -> StorageClass | None:
         return self.storage_classes.get(claim.storage_class)
+
+    def binds_later(self, claim: Claim) -> bool:
+        """Whether the claim is bound only when a pod that uses it is placed."""
+        found = self.volume_class(claim)
+        return not claim.volume and found is not None and found.waits

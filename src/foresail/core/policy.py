@@ -8,6 +8,15 @@ A plug-in is row-wise when a node's answer depends on that node and the pod's sh
 answers and asks again only for nodes that changed. A plug-in says so with `row_wise = True`, or that it looks at other
 nodes, at the pod's name or at a random number with `row_wise = False`. One that says nothing is taken for row-wise but
 audited: now and then the core asks about all nodes again, and at the first disagreement stops remembering.
+
+Filters and preemption
+----------------------
+A filter may say what taking pods away from a node cannot change: `curable = False` if nothing it refuses for, or
+`incurable`, the codes of which that is true. Nodes refused so are not searched for victims. A filter that refuses every
+node with less of a resource left than the pod asks, or with no place for one more pod, may say `counts_room = True`;
+then nodes that would have too little even without their less important pods are not searched either. If no filter ever
+opens a node because one more pod stands on it (`only_worsens = True`), several can be put back at a time; a required
+affinity of the pod is known to the core and need not be thought of here.
 """
 
 from __future__ import annotations
@@ -38,7 +47,11 @@ class ReasonedFilter(Protocol):
 
 @runtime_checkable
 class Skippable(Protocol):
-    """A filter that can tell from the pod and from labels, taints and cordons alone that it would pass every node."""
+    """A filter that can tell without a look at single nodes that it would pass every one.
+
+    A row-wise filter tells it from the pod's shape and from labels, taints, cordons and objects of the cluster alone:
+    it is asked once. Others are asked each time and may look at the pods on the nodes as well.
+    """
 
     def skips(self, pod: Pod, nodes: Nodes) -> bool: ...
 
@@ -60,6 +73,17 @@ class Normalizing(Protocol):
     keeps_best: bool
 
     def normalize(self, pod: Pod, nodes: Nodes, raw: Scores) -> Scores: ...
+
+
+@runtime_checkable
+class Indifferent(Protocol):
+    """A score that can tell without a look at single nodes that it would give every one the same.
+
+    It then says what, as after `normalize`; None if it must be asked. Row-wise scores are asked once, as filters are
+    by `skips`, the others each time.
+    """
+
+    def same_for_all(self, pod: Pod, nodes: Nodes) -> float | None: ...
 
 
 @runtime_checkable

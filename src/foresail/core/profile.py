@@ -11,6 +11,7 @@ from foresail.core.model import Codes, Nodes, Pod, Scores
 from foresail.core.policy import (
     DeviceRule,
     Filter,
+    Indifferent,
     Learning,
     Normalizing,
     ReasonedFilter,
@@ -60,7 +61,7 @@ class UsedFilter:
 class UsedScore:
     """A score under the name and with the weight the profile gives it."""
 
-    __slots__ = ("_normalize", "keeps_best", "name", "normalizes", "plugin", "row_wise", "weight")
+    __slots__ = ("_normalize", "_same_for_all", "keeps_best", "name", "normalizes", "plugin", "row_wise", "weight")
 
     def __init__(self, name: str, plugin: Score, weight: float = 1.0) -> None:
         if not isinstance(plugin, Score):
@@ -73,6 +74,7 @@ class UsedScore:
         self.row_wise = is_row_wise(plugin)
         self._normalize = plugin.normalize if isinstance(plugin, Normalizing) else None
         self.normalizes = isinstance(plugin, Normalizing)
+        self._same_for_all = plugin.same_for_all if isinstance(plugin, Indifferent) else None
         self.keeps_best = plugin.keeps_best if isinstance(plugin, Normalizing) else True
 
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
@@ -87,6 +89,10 @@ class UsedScore:
 
     def normalize(self, pod: Pod, nodes: Nodes, raw: Scores) -> Scores:
         return raw if self._normalize is None else self._normalize(pod, nodes, raw)
+
+    def same_for_all(self, pod: Pod, nodes: Nodes) -> float | None:
+        """What every node gets whichever of them are feasible, normalised but not weighted; None if that differs."""
+        return None if self._same_for_all is None else self._same_for_all(pod, nodes)
 
 
 class Profile:

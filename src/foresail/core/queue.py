@@ -123,6 +123,11 @@ class Queue:
         """Whether there is anyone to wake, or to tell where else there is room."""
         return bool(self._asleep or self._hoping)
 
+    @property
+    def asleep_count(self) -> int:
+        """Pods of lanes that fitted nowhere."""
+        return sum(lane.waiting for lane in self._lanes.values() if lane.asleep)
+
     # --- coming and going ------------------------------------------------------------------------------------------
 
     def add(self, pod: Pod, *, again: bool = False) -> None:
@@ -150,6 +155,21 @@ class Queue:
             lane.waiting -= 1
             self._drop_if_over(lane)
 
+    def companions(self, uid: Hashable) -> list[Pod]:
+        """All who wait in the same lane as a waiting pod, in their order: whatever refuses one refuses them all."""
+        return self._in_order(self._waiting[uid][1])
+
+    def sleeps(self, uid: Hashable) -> bool:
+        """Whether the pod's lane fitted nowhere and waits for something to happen."""
+        return self._waiting[uid][1].asleep
+
+    def rouse(self, uid: Hashable) -> None:
+        """Give a sleeping lane a turn if this pod is now its first: it may get what those behind it could not."""
+        lane = self._waiting[uid][1]
+        if lane.key in self._asleep and self._head(lane)[1].uid == uid:
+            self._hope_anew(lane)
+            self._rouse(lane)
+
     def restart(self, gang: Gang) -> None:
         """The gang has lost its start: it must find room together anew, and its timeout counts from now."""
         lane = self._lanes.get(("gang", gang.name))
@@ -159,13 +179,36 @@ class Queue:
             self._set_deadline(lane, gang)
             self._offer(lane)
 
+    def members_placed(self, gang: Gang, count: int) -> None:
+        """So many members of a gang have their node, as is found on a cluster; the gang may ask for more or less now.
+
+        With none placed and none waiting the gang is forgotten.
+        """
+        lane = self._lanes.get(("gang", gang.name))
+        if lane is None:
+            if not count:
+                return
+            lane = self._gang_lane(gang)
+        lane.gang = gang
+        lane.placed = count
+        lane.started = lane.started or count >= gang.min_members
+        self._drop_if_over(lane)
+        if lane.waiting:
+            self._hope_anew(lane)
+            if lane.key in self._asleep:
+                self._rouse(lane)
+            self._offer(lane)
+
     def _lane(self, pod: Pod) -> Lane:
         key: Hashable = pod.shape if pod.gang is None else ("gang", pod.gang.name)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = Lane(key, pod.gang)
-            if pod.gang is not None:
-                self._set_deadline(lane, pod.gang)
+            lane = self._lanes[key] = Lane(key, None) if pod.gang is None else self._gang_lane(pod.gang)
+        return lane
+
+    def _gang_lane(self, gang: Gang) -> Lane:
+        lane = self._lanes["gang", gang.name] = Lane(("gang", gang.name), gang)
+        self._set_deadline(lane, gang)
         return lane
 
     def _set_deadline(self, lane: Lane, gang: Gang) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Protocol
 
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, place_gang
 from foresail.core.model import Nodes, NoFit, Placement, Pod, Shape
+from foresail.core.preemption import Preempting, Preemption
 from foresail.core.profile import Profile, UsedFilter
 from foresail.core.queue import Lane, Queue
 from foresail.core.spec import Gang
 from foresail.core.table import NodeTable, Placed
+from foresail.errors import PolicyError
 
 
 class Cluster(Protocol):
@@ -28,21 +30,64 @@ class Cluster(Protocol):
     def give_up(self, gang: Gang, members: list[Pod], why: str) -> None:
         """Note that a gang's timeout has passed; its members no longer wait."""
 
+    def preempt(self, pod: Pod, plan: Preemption) -> None:
+        """Make the victims go. Call `Scheduler.evict` or `Scheduler.release` for each, now or when it has left."""
+
+    def policy_failed(self, pods: list[Pod], error: PolicyError) -> None:
+        """A policy failed on one of these pods; they keep waiting, unless this raises the error again."""
+
 
 class Scheduler:
     """Feeds waiting pods to `decide` and hands the answers to a cluster."""
 
-    def __init__(self, cluster: Cluster, profile: Profile, queue: Queue, *, decide: Decide = decide_alone) -> None:
-        """`decide` may be one that listens in, or that knows the answers already."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        profile: Profile,
+        queue: Queue,
+        *,
+        decide: Decide = decide_alone,
+        preemption: Preempting | None = None,
+    ) -> None:
+        """`decide` may be one that listens in, or that knows the answers already.
+
+        With `preemption` a pod that fits nowhere may make pods of less priority go.
+        """
         self._cluster = cluster
         self._profile = profile
-        self._decide = decide
+        self._decide = decide if preemption is None else preemption.nominations.deciding(decide)
+        self._preemption = preemption
         self._asked_of: dict[Shape, list[UsedFilter]] = {}
         self._structure = -1
         self.queue = queue
 
-    def submit(self, pod: Pod) -> None:
-        self.queue.add(pod)
+    @property
+    def profile(self) -> Profile:
+        return self._profile
+
+    @profile.setter
+    def profile(self, profile: Profile) -> None:
+        """Decide by another profile from now on; whoever fitted nowhere is tried again."""
+        self._cluster.table.memories.pop(self._profile, None)
+        self._asked_of.clear()
+        self._profile = profile
+        self.queue.wake_all()
+
+    def submit(self, pod: Pod, *, again: bool = False) -> None:
+        """Let a pod wait for its turn; `again` if it has had a node and lost it."""
+        self.queue.add(pod, again=again)
+        if self._preemption is not None:
+            # Its shape may sleep because it fits nowhere; but of more priority than the others, it may make room.
+            self.queue.rouse(pod.uid)
+
+    def withdraw(self, uid: Hashable) -> None:
+        """A waiting pod is to wait no longer."""
+        self.queue.remove(uid)
+        self._hold_no_node(uid)
+
+    def _hold_no_node(self, uid: Hashable) -> None:
+        if self._preemption is not None:
+            self._preemption.nominations.withdraw(uid)
 
     def place(self, pod: Pod) -> Placement | NoFit:
         """Decide about one pod here and now, without the queue."""
@@ -50,6 +95,7 @@ class Scheduler:
         if isinstance(outcome, Placement):
             # Assume before binding: the next decision must see this pod even if the cluster is slow.
             self._cluster.table.assume(pod, outcome)
+            self._hold_no_node(pod.uid)
             self._cluster.bind(pod, outcome)
         return outcome
 
@@ -63,10 +109,16 @@ class Scheduler:
             self._give_up()
             return False
         lane, pods = turn
-        if lane.gang is None:
-            self._step_one(lane, pods[0])
-        else:
-            self._step_gang(lane, pods)
+        try:
+            if lane.gang is None:
+                self._step_one(lane, pods[0])
+            else:
+                self._step_gang(lane, pods)
+        except Exception as error:
+            self.queue.sleep(lane)  # whatever went wrong, nobody drops out of the queue
+            if not isinstance(error, PolicyError):
+                raise
+            self._cluster.policy_failed(pods, error)
         return True
 
     def run_until_idle(self) -> None:
@@ -83,7 +135,7 @@ class Scheduler:
     def evict(self, uid: Hashable) -> Placed:
         """A pod has lost its node before its end: free its room and let it wait again."""
         held = self.release(uid)
-        self.queue.add(held.pod, again=True)
+        self.submit(held.pod, again=True)
         return held
 
     def node_changed(self, row: int) -> None:
@@ -95,8 +147,8 @@ class Scheduler:
         else:
             self.queue.wake(row, self._could_help)
 
-    def _pods_were_placed(self) -> None:
-        """Usually that helps nobody, but a pod may have waited for the company of another."""
+    def pod_came(self) -> None:
+        """A pod has got a node. Usually that helps nobody, but one may have waited for the company of another."""
         if self.queue.has_sleepers and self._looks_at_other_nodes():
             self.queue.wake_all()
 
@@ -107,7 +159,12 @@ class Scheduler:
     def _could_help(self, pod: Pod, row: int) -> bool:
         table = self._cluster.table
         nodes = Nodes(table, table.every_row[row : row + 1])
-        return not any(used.refuses(pod, nodes)[0] for used in self._asked(pod))
+        try:
+            if not any(used.refuses(pod, nodes)[0] for used in self._asked(pod)):
+                return True
+            return self._preemption is not None and self._preemption.could_help(pod, row, table, self._profile)
+        except PolicyError:
+            return True  # its turn will tell what is wrong with the policy
 
     def _asked(self, pod: Pod) -> list[UsedFilter]:
         """The filters that do not skip the pod."""
@@ -117,32 +174,87 @@ class Scheduler:
             self._asked_of.clear()
         asked = self._asked_of.get(pod.shape)
         if asked is None:
-            asked = [used for used in self._profile.filters if not used.skips(pod, table.all)]
+            # What looks at other pods may have nothing to say now and much to say after the next one is placed.
+            asked = [used for used in self._profile.filters if used.row_wise is False or not used.skips(pod, table.all)]
             self._asked_of[pod.shape] = asked
         return asked
 
     def _step_one(self, lane: Lane, pod: Pod) -> None:
         outcome = self.place(pod)
-        if isinstance(outcome, Placement):
-            self.queue.done(lane, [pod])
-            self._pods_were_placed()
-        else:
-            self.queue.sleep(lane)
-            self._cluster.refuse(pod, outcome)
+        if isinstance(outcome, NoFit):
+            placed = self._preempt(pod)
+            if placed is None:
+                self.queue.sleep(lane)
+                self._cluster.refuse(pod, outcome)
+                return
+            pod = placed
+        self.queue.done(lane, [pod])
+        self.pod_came()
+
+    def _preempt(self, first: Pod) -> Pod | None:
+        """Make room for a pod that fits nowhere, or for one behind it; returns one that has its node at once.
+
+        Those behind it in its lane ask the same with no more priority. They are looked at where the first may not
+        preempt, or waits already for others to leave: not only one of a kind can do so at a time.
+        """
+        if self._preemption is None:
+            return None
+        for pod in self._in_turn(first):
+            if not self._preemption.may_preempt(pod):
+                continue
+            if self._make_room(pod):
+                return pod
+            if not self._preemption.awaits(pod, self._cluster.table):
+                break
+        return None
+
+    def _in_turn(self, first: Pod) -> Iterator[Pod]:
+        yield first
+        if first.gang is None:
+            yield from self.queue.companions(first.uid)[1:]
+
+    def _make_room(self, pod: Pod) -> bool:
+        """Make others go for a pod, if that helps; True if they went at once and the pod has its node."""
+        table, preemption = self._cluster.table, self._preemption
+        plan = None if preemption is None else preemption.plan(pod, table, self._profile)
+        if preemption is None or plan is None:
+            return False
+        victims = [held.pod.uid for held in plan.victims]
+        displaced = preemption.nominations.nominate(pod, plan.node, plan.devices, victims)
+        self._cluster.preempt(pod, plan)
+        if displaced:
+            self.queue.wake_all()
+        if any(uid in table.placed for uid in victims):
+            return False
+        if isinstance(self.place(pod), Placement):
+            return True
+        preemption.nominations.withdraw(pod.uid)
+        preemption.gave_nothing(pod)
+        return False
 
     def _step_gang(self, lane: Lane, members: list[Pod]) -> None:
         table = self._cluster.table
         placed, refusal = place_gang(members, table, self._profile, missing=lane.missing, decide=self._decide)
         for pod, placement in placed:
+            self._hold_no_node(pod.uid)
             self._cluster.bind(pod, placement)
         if placed:
             self.queue.done(lane, [pod for pod, _ in placed])
-            self._pods_were_placed()
-        if refusal is not None:
+            self.pod_came()
+        if refusal is None:
+            return
+        waiting = [pod for pod in members if pod.uid in self.queue]
+        if lane.started:
+            # Only now: what a member clears before its gang is complete might stay empty.
+            made_room = [pod for pod in waiting if self._preempt(pod) is not None]
+            if made_room:
+                self.queue.done(lane, made_room)
+                self.pod_came()
+                waiting = [pod for pod in waiting if pod.uid in self.queue]
+        if waiting:
             self.queue.sleep(lane)
-            for pod in members:
-                if pod.uid in self.queue:
-                    self._cluster.refuse(pod, refusal)
+            for pod in waiting:
+                self._cluster.refuse(pod, refusal)
 
     def _give_up(self) -> None:
         for gang, members, short in self.queue.give_up():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +26,11 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's consent to a taint; empty fields match anything, as in Kubernetes."""
+    """A pod's consent to a taint; empty fields match anything, as in Kubernetes.
+
+    The operators Gt and Lt are those of Kubernetes' feature gate TaintTolerationComparisonOperators; a cluster where it
+    is off accepts no pod with one.
+    """
 
     key: str = ""
     operator: str = "Equal"
@@ -37,7 +42,24 @@ class Toleration:
             return False
         if self.key and self.key != taint.key:
             return False
+        if self.operator in {"Gt", "Lt"}:
+            return self._compares(taint.value)
         return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
+
+    def _compares(self, value: str) -> bool:
+        """Whether the taint's number is above (Gt) or below (Lt) the toleration's; what is no number is neither."""
+        own, other = _whole(self.value), _whole(value)
+        if own is None or other is None:
+            return False
+        return other > own if self.operator == "Gt" else other < own
+
+
+def _whole(text: str) -> int | None:
+    """A number as Kubernetes takes it there: plain decimal digits within 64 bits."""
+    if re.fullmatch(r"0|-?[1-9][0-9]*", text) is None:
+        return None
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else None
 
 
 @dataclass(frozen=True, slots=True)

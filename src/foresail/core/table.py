@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from foresail.core.columns import CPU, GPU, MEMORY, NodeColumns, extended_of
 from foresail.core.model import Ints, Mask, Nodes, Placement, Pod, Rows, Shape
 from foresail.core.objects import ClusterObjects
-from foresail.core.spec import WHOLE_GPU_MILLI, NodeSpec, PodSpec, Taint
-from foresail.core.tenants import Tenants
+from foresail.core.spec import NodeSpec, PodSpec
+from foresail.core.standing import Standing
+from foresail.core.tenants import Tenants, move_rows
+from foresail.core.volumes import VolumeTaking
 
 if TYPE_CHECKING:
     from foresail.core.memory import Memory
     from foresail.core.profile import Profile
 
-CPU, MEMORY, GPU = 0, 1, 2
-"""Places of the resources that every table has; extended ones follow."""
+__all__ = ["CPU", "GPU", "MEMORY", "NodeTable", "Placed"]
 
 _FORGET_TOUCHES_AFTER = 1 << 24
 _FEW_TOUCHES = 12
@@ -32,7 +35,7 @@ class Placed(NamedTuple):
     devices: tuple[int, ...]
 
 
-class NodeTable:
+class NodeTable(NodeColumns):
     """Columns over all nodes, and the only place where they change.
 
     `assume` books a pod onto a node and `forget` gives the room back, to the last milli. Every change notes its row,
@@ -49,63 +52,99 @@ class NodeTable:
         extended: Iterable[str] = (),
     ) -> None:
         """`rank` breaks ties, lowest first (default: row order). `extended` adds resources that only pods name."""
-        self.specs = list(nodes)
-        self.names = [node.name for node in nodes]
-        self.count = len(self.names)
-        self.row_of = {name: row for row, name in enumerate(self.names)}
-        self.every_row: Rows = np.arange(self.count, dtype=np.int64)
+        super().__init__()
         self.all = Nodes(self)
-        self.structure = 0
-        self.rank: Ints = self.every_row.copy() if rank is None else np.asarray(rank, dtype=np.int64)
-        self.by_rank: Rows = np.argsort(self.rank, kind="stable")
-        # Position of each row in rank order: columns kept in that order find the lowest rank with a plain argmax.
-        self.place: Rows = np.empty(self.count, dtype=np.int64)
-        self.place[self.by_rank] = self.every_row
-
-        named = dict.fromkeys(name for node in nodes for name, _ in node.extended)
-        named.update(dict.fromkeys(extended))
-        self.resources: tuple[str, ...] = ("cpu", "memory", "gpu", *sorted(named))
-        self._resource_at = {name: at for at, name in enumerate(self.resources)}
-        self.allocatable: Ints = np.zeros((self.count, len(self.resources)), dtype=np.int64)
-        if self.count:
-            self.allocatable[:, CPU] = [node.cpu_milli for node in nodes]
-            self.allocatable[:, MEMORY] = [node.memory_bytes for node in nodes]
-            self.allocatable[:, GPU] = [node.gpu_count * WHOLE_GPU_MILLI for node in nodes]
-        for row, node in enumerate(nodes):
-            for name, amount in node.extended:
-                self.allocatable[row, self._resource_at[name]] = amount
-        self.free: Ints = self.allocatable.copy()
-
-        self.gpu_count: Ints = np.array([node.gpu_count for node in nodes], dtype=np.int64)
-        devices = max(1, int(self.gpu_count.max(initial=0)))
-        self.gpu_free: Ints = np.where(np.arange(devices) < self.gpu_count[:, None], WHOLE_GPU_MILLI, 0).astype(
-            np.int64
-        )
-        self.gpu_pods: Ints = np.zeros((self.count, devices + 1), dtype=np.int64)
-        self.models = ["", *sorted({node.gpu_model for node in nodes} - {""})]
-        code_of = {model: code for code, model in enumerate(self.models)}
-        self.gpu_model: Ints = np.array([code_of[node.gpu_model] for node in nodes], dtype=np.int64)
-
-        self.pod_count: Ints = np.zeros(self.count, dtype=np.int64)
-        self.max_pods: Ints = np.array([node.max_pods for node in nodes], dtype=np.int64)
-        self.unschedulable: Mask = np.array([node.unschedulable for node in nodes], dtype=np.bool_)
-        self.down: Mask = np.zeros(self.count, dtype=np.bool_)
-        self.taint_sets: list[tuple[Taint, ...]] = list(dict.fromkeys(node.taints for node in nodes))
-        taint_code = {taints: code for code, taints in enumerate(self.taint_sets)}
-        self.taint_set: Ints = np.array([taint_code[node.taints] for node in nodes], dtype=np.int64)
-
         self.placed: dict[Hashable, Placed] = {}
         self.objects = ClusterObjects()
+        self.volume_taking: VolumeTaking | None = None
+        """Is told of pods with claims that come and go; None where nobody looks after volumes."""
         self._tenants: Tenants | None = None
+        self._standing: Standing | None = None
         self.memories: dict[Profile, Memory] = {}
         self._groups: dict[str, dict[int, int]] = {}
-        self._labels: dict[str, tuple[Ints, list[str]]] = {}
         self._shapes: dict[PodSpec, Shape] = {}
+        self._shape_keys = itertools.count()
 
         self._touched: Rows = np.empty(1024, dtype=np.int64)
         self._positions: Rows = np.arange(1024, dtype=np.int64)
-        self._last_touch: Rows = np.full(self.count, -1, dtype=np.int64)
+        self._last_touch: Rows = np.empty(0, dtype=np.int64)
         self.touches = 0
+
+        self._add_resources({*extended, *extended_of(nodes)})
+        self._append([node.name for node in nodes])
+        self._last_touch = np.full(self.count, -1, dtype=np.int64)
+        self._write(list(range(self.count)), nodes)
+        self._number_taints()
+        self._rank_by(self.every_row.copy() if rank is None else np.asarray(rank, dtype=np.int64))
+
+    # --- nodes that come, change and go ----------------------------------------------------------------------------
+
+    def put_nodes(self, nodes: Iterable[NodeSpec]) -> list[int]:
+        """Add nodes, or change those of the same names; say which rows are new or changed.
+
+        Pods stay where they are, also on a node that has become too small for them: `free` is then below 0. New nodes
+        come after the last row, and ties go by name from then on, so that a restarted scheduler breaks them alike.
+        """
+        told = {node.name: node for node in nodes}
+        new = [name for name in told if name not in self.row_of]
+        changed = {
+            row: node
+            for name, node in told.items()
+            if (row := self.row_of.get(name)) is not None and node != self.specs[row]
+        }
+        if not new and not changed:
+            return []
+        before = {row: self.specs[row] for row in changed}
+        self._append(new)
+        if self._tenants is not None:
+            self._tenants.append(len(new))
+        changed.update((self.row_of[name], told[name]) for name in new)
+        rows = list(changed)
+        flags_before = bool(self.unschedulable.any())
+        widths_before = self._widths()
+        self._write(rows, list(changed.values()))
+        if new:
+            self._rank_by_name()
+        if new or any(_looks_different(before[row], changed[row]) for row in before):
+            self._number_taints()
+            self._renew(rows)
+        elif flags_before != bool(self.unschedulable.any()) or widths_before != self._widths():
+            self._renew(rows)
+        else:
+            for row in rows:
+                self._touch(row)
+        return rows
+
+    def remove_nodes(self, names: Iterable[str]) -> list[Placed]:
+        """Take nodes out, with the pods on them, which are forgotten and returned; names that are not here are none.
+
+        The last rows move up into the gaps, so rows noted before may mean other nodes or none.
+        """
+        gone = {row for name in names if (row := self.row_of.get(name)) is not None}
+        if not gone:
+            return []
+        forgotten = [self.forget(uid) for uid, held in list(self.placed.items()) if held.row in gone]
+        source, moved = self._remove_rows(gone)
+        for uid, held in self.placed.items():
+            if held.row in moved:
+                self.placed[uid] = held._replace(row=moved[held.row])
+        for rows in self._groups.values():
+            move_rows(rows, moved)
+        if self._tenants is not None:
+            self._tenants.keep(source, moved)
+        self._number_taints()
+        self._rank_by_name()
+        self._renew([])
+        return forgotten
+
+    def _renew(self, rows: Iterable[int]) -> None:
+        """Whatever was remembered is worthless: labels without a node lose their codes, and touches count anew."""
+        self._close_label_gaps()
+        self.touches = 0
+        self._last_touch = np.full(self.count, -1, dtype=np.int64)
+        for row in rows:
+            self._touch(row)
+        self.structure += 1
 
     # --- compiled pods ---------------------------------------------------------------------------------------------
 
@@ -120,30 +159,40 @@ class NodeTable:
         return Pod(name, self.shape(spec))
 
     def _compile(self, spec: PodSpec) -> Shape:
+        self._add_resources(name for name, _ in spec.extended)
         request = np.zeros(len(self.resources), dtype=np.int64)
         request[CPU] = spec.cpu_milli
         request[MEMORY] = spec.memory_bytes
         request[GPU] = spec.gpu_count * spec.gpu_milli
         for name, amount in spec.extended:
-            at = self._resource_at.get(name)
-            if at is None:
-                self._add_resource(name)
-                request = np.append(request, 0)
-                at = self._resource_at[name]
-            request[at] = amount
-        wanted = set(spec.gpu_models)
-        allowed = np.array([not wanted or model in wanted for model in self.models], dtype=np.bool_)
-        return Shape(len(self._shapes), spec, request, allowed, self.structure)
+            request[self._resource_at[name]] = amount
+        return Shape(next(self._shape_keys), spec, request, self._allowed(spec), self.structure)
 
-    def _add_resource(self, name: str) -> None:
-        """Give every node a column of zeros for a resource that only this pod names."""
-        self._resource_at[name] = len(self.resources)
-        self.resources = (*self.resources, name)
-        none = np.zeros((self.count, 1), dtype=np.int64)
-        self.allocatable = np.hstack([self.allocatable, none])
-        self.free = np.hstack([self.free, none])
+    def _allowed(self, spec: PodSpec) -> Mask:
+        wanted = set(spec.gpu_models)
+        return np.array([not wanted or model in wanted for model in self.models], dtype=np.bool_)
+
+    def _widened(self) -> None:
         for shape in self._shapes.values():
-            shape.request = np.append(shape.request, 0)
+            more = len(self.resources) - len(shape.request)
+            if more:
+                shape.request = np.concatenate([shape.request, np.zeros(more, dtype=np.int64)])
+            if len(shape.model_allowed) < len(self.models):
+                shape.model_allowed = self._allowed(shape.spec)
+        super()._widened()
+
+    @property
+    def shape_count(self) -> int:
+        return len(self._shapes)
+
+    def drop_shapes(self, keep: Iterable[PodSpec]) -> None:
+        """Forget the compiled specs that are neither of placed pods nor among these: months of labels that no two
+        pods share would fill the memory.
+        """
+        kept = {held.pod.spec for held in self.placed.values()}.union(keep)
+        self._shapes = {spec: shape for spec, shape in self._shapes.items() if spec in kept}
+        if self._tenants is not None:
+            self._tenants.drop_shapes(self._shapes)
         self.structure += 1
 
     # --- room ------------------------------------------------------------------------------------------------------
@@ -152,14 +201,32 @@ class NodeTable:
         """Book the pod onto its node, so that the next decision sees it."""
         if pod.uid in self.placed:
             raise ValueError(f"{pod.name} is already on {self.names[self.placed[pod.uid].row]}; forget it first")
-        self.placed[pod.uid] = Placed(pod, placement.row, placement.devices)
+        self.placed[pod.uid] = held = Placed(pod, placement.row, placement.devices)
+        if self._standing is not None:
+            self._standing.add(held)
         self._book(pod, placement.row, placement.devices, 1)
+        if self.volume_taking is not None and pod.spec.kubernetes is not None and pod.spec.kubernetes.claims:
+            self.volume_taking.take(pod, placement.row)
 
     def forget(self, uid: Hashable) -> Placed:
         """Give back all that the pod held; the columns are then as if it had never come."""
         held = self.placed.pop(uid)
+        if self._standing is not None:
+            self._standing.remove(held)
         self._book(held.pod, held.row, held.devices, -1)
+        if self.volume_taking is not None:
+            self.volume_taking.give_back(uid)
         return held
+
+    def try_with(self, held: Placed) -> None:
+        """Book a pod only to see what then fits; `try_without` must follow before anyone else looks."""
+        _ = self.tenants  # which are built from the pods that really stand there
+        self._book(held.pod, held.row, held.devices, 1)
+
+    def try_without(self, held: Placed) -> None:
+        """Give a pod's room back only to see what then fits; `try_with` must follow before anyone else looks."""
+        _ = self.tenants
+        self._book(held.pod, held.row, held.devices, -1)
 
     def _book(self, pod: Pod, row: int, devices: tuple[int, ...], sign: int) -> None:
         shape = pod.shape
@@ -194,6 +261,13 @@ class NodeTable:
             for held in self.placed.values():
                 self._tenants.book(held.pod.shape, held.row, 1)
         return self._tenants
+
+    @property
+    def standing(self) -> Standing:
+        """The pods by node and by priority, for whoever asks who would have to go."""
+        if self._standing is None or self._standing.structure != self.structure:
+            self._standing = Standing(self.placed.values(), len(self.resources), self.structure)
+        return self._standing
 
     def objects_changed(self) -> None:
         """Objects of the cluster came, went or changed: whatever was remembered may be wrong."""
@@ -240,27 +314,7 @@ class NodeTable:
         latest: Rows = rows[self._last_touch[rows] == self._positions[cursor:end]]
         return latest
 
-    # --- labels and groups -----------------------------------------------------------------------------------------
-
-    def label(self, key: str) -> Ints:
-        """Value codes of one label over all nodes, -1 where absent."""
-        return self._label_column(key)[0]
-
-    def label_values(self, key: str) -> list[str]:
-        """The values of one label in the order of their codes."""
-        return self._label_column(key)[1]
-
-    def _label_column(self, key: str) -> tuple[Ints, list[str]]:
-        column = self._labels.get(key)
-        if column is None:
-            codes = np.full(self.count, -1, dtype=np.int64)
-            code_of: dict[str, int] = {}
-            for row, node in enumerate(self.specs):
-                for name, value in node.labels:
-                    if name == key:
-                        codes[row] = code_of.setdefault(value, len(code_of))
-            column = self._labels[key] = (codes, list(code_of))
-        return column
+    # --- groups ----------------------------------------------------------------------------------------------------
 
     def peers(self, group: str) -> Ints:
         """Pods of one gang or replica set on each node."""
@@ -268,3 +322,8 @@ class NodeTable:
         for row, count in self._groups.get(group, {}).items():
             counts[row] = count
         return counts
+
+
+def _looks_different(before: NodeSpec, now: NodeSpec) -> bool:
+    """Whether more than amounts has changed: what filters look at, by which whole masks are remembered."""
+    return (before.labels, before.taints, before.kubernetes) != (now.labels, now.taints, now.kubernetes)

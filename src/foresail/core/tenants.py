@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from foresail.core.kubernetes import ClaimVolume, Disk, HostPort, KubernetesPod, PodTerm, Weighted
-from foresail.core.model import Ints, Mask, Shape
-
-RowCounts = dict[int, int]
-"""Row to the number of pods on it."""
-
-
-class LabelSet(NamedTuple):
-    """What selectors look at."""
-
-    namespace: str
-    labels: tuple[tuple[str, str], ...]
-    terminating: bool
+from foresail.core.kubernetes import ClaimVolume, Disk, HostPort, KubernetesPod
+from foresail.core.model import Ints, Mask, Rows, Shape
+from foresail.core.spec import PodSpec
+from foresail.core.tallies import Facet, LabelSet, RowCounts, Tallies, Terms
 
 
 class Volumes(NamedTuple):
@@ -28,15 +20,6 @@ class Volumes(NamedTuple):
     namespace: str
     claims: tuple[ClaimVolume, ...]
     disks: tuple[Disk, ...]
-
-
-class Terms(NamedTuple):
-    """How a pod feels about others near it."""
-
-    affinity: tuple[PodTerm, ...]
-    anti_affinity: tuple[PodTerm, ...]
-    preferred_affinity: tuple[Weighted[PodTerm], ...]
-    preferred_anti_affinity: tuple[Weighted[PodTerm], ...]
 
 
 class Tenants:
@@ -54,38 +37,88 @@ class Tenants:
         self.terms: dict[Terms, RowCounts] = {}
         self.held: Ints = np.zeros((count, 2), dtype=np.int64)
         """Milli-CPU and bytes that pods count for in NodeResourcesFit's score; shape (nodes, 2)."""
-        self._facets: dict[Shape, list[tuple[dict[Any, RowCounts], Hashable]]] = {}
+        self.tallies = Tallies(count)
+        self._facets: dict[Shape, list[Facet]] = {}
+        # Shapes that differ elsewhere share a facet; it lives as long as one of them, or a pod of them, is there.
+        self._shared: WeakValueDictionary[tuple[int, Hashable], Facet] = WeakValueDictionary()
 
     def book(self, shape: Shape, row: int, sign: int) -> None:
         """One pod more (1) or less (-1) of this shape on a row."""
         facets = self._facets.get(shape)
         if facets is None:
             facets = self._facets[shape] = self._split(shape)
-        for table, key in facets:
-            rows = table.setdefault(key, {})
+        for facet in facets:
+            rows = facet.rows
+            if not rows:
+                self._came(facet)
             rows[row] = rows.get(row, 0) + sign
+            for tally, amount in facet.adds:
+                tally.by_node[row] += sign * amount
+                tally.pods += sign
             if not rows[row]:
                 del rows[row]
                 if not rows:
-                    del table[key]
+                    self._went(facet)
         cpu_milli, memory_bytes = shape.spec.held_request
         self.held[row, 0] += sign * cpu_milli
         self.held[row, 1] += sign * memory_bytes
 
-    def _split(self, shape: Shape) -> list[tuple[dict[Any, RowCounts], Hashable]]:
+    def _came(self, facet: Facet) -> None:
+        facet.home[facet.key] = facet.rows
+        if isinstance(facet.key, LabelSet):
+            self.tallies.labels_came(facet, facet.key)
+        elif isinstance(facet.key, Terms):
+            self.tallies.terms_came(facet, facet.key)
+
+    def _went(self, facet: Facet) -> None:
+        del facet.home[facet.key]
+        if isinstance(facet.key, LabelSet):
+            self.tallies.labels_went(facet.key)
+        elif isinstance(facet.key, Terms):
+            self.tallies.terms_went(facet)
+
+    def _split(self, shape: Shape) -> list[Facet]:
         spec = shape.spec
         own = spec.kubernetes or KubernetesPod()
-        found: list[tuple[dict[Any, RowCounts], Hashable]] = [
-            (self.labels, LabelSet(spec.namespace, spec.labels, own.terminating))
-        ]
+        found = [self._facet(self.labels, LabelSet(spec.namespace, spec.labels, own.terminating))]
         if own.host_ports:
-            found.append((self.ports, own.host_ports))
+            found.append(self._facet(self.ports, own.host_ports))
         if own.claims or own.disks:
-            found.append((self.volumes, Volumes(spec.namespace, own.claims, own.disks)))
+            found.append(self._facet(self.volumes, Volumes(spec.namespace, own.claims, own.disks)))
         if own.has_terms:
             terms = Terms(own.affinity, own.anti_affinity, own.preferred_affinity, own.preferred_anti_affinity)
-            found.append((self.terms, terms))
+            found.append(self._facet(self.terms, terms))
         return found
+
+    def _facet(self, home: dict[Any, RowCounts], key: Hashable) -> Facet:
+        facet = self._shared.get((id(home), key))
+        if facet is None:
+            facet = self._shared[id(home), key] = Facet(home, key)
+        return facet
+
+    # --- rows that come, go and move -------------------------------------------------------------------------------
+
+    def append(self, more: int) -> None:
+        """Empty rows after the last."""
+        self._count += more
+        self.held = np.concatenate([self.held, np.zeros((more, 2), dtype=np.int64)])
+        self.tallies.clear(self._count)
+
+    def keep(self, source: Rows, moved: Mapping[int, int]) -> None:
+        """Only the rows of `source` are left, in that order; `moved` gives those with another number their new one.
+        Nobody stands on the others.
+        """
+        self._count = len(source)
+        self.held = self.held[source]
+        tables: tuple[dict[Any, RowCounts], ...] = (self.labels, self.ports, self.volumes, self.terms)
+        for table in tables:
+            for rows in table.values():
+                move_rows(rows, moved)
+        self.tallies.clear(self._count)
+
+    def drop_shapes(self, known: Container[PodSpec]) -> None:
+        """Forget how shapes were split whose spec is not known any more."""
+        self._facets = {shape: facets for shape, facets in self._facets.items() if shape.spec in known}
 
     def count(self, found: Iterable[RowCounts]) -> Ints:
         """Pods on each row, all these counts together; shape (nodes,)."""
@@ -100,3 +133,10 @@ class Tenants:
         for rows in found:
             mask[list(rows)] = True
         return mask
+
+
+def move_rows(counts: RowCounts, moved: Mapping[int, int]) -> None:
+    """Count the pods of moved rows under their new number."""
+    for before, now in moved.items():
+        if before in counts:
+            counts[now] = counts.pop(before)

@@ -1,0 +1,348 @@
+"""Who must go so that a pod of more priority gets a node; as kube-scheduler's DefaultPreemption.
+
+A node is a candidate if what refuses the pod there could be cured by taking pods away. On each candidate all pods of
+less priority are taken away for a moment; if the pod then passes every filter, they are put back one by one, those
+whose budget would be violated first, then the others, in both cases the most important first, and whoever leaves the
+pod no node stays away: these are the victims. Of all candidates the one with the least harm wins.
+
+Where kube-scheduler looks at a pod's start time, this looks at `Pod.arrival_s`: whoever keeps the table decides
+whether that is when the pod came or when it started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from foresail.core.memory import CODES_PER_FILTER
+from foresail.core.model import Ints, Mask, Nodes, Pod, Rows
+from foresail.core.nominated import Nominations, Passes, asked, passing
+from foresail.core.objects import DisruptionBudget
+from foresail.core.profile import Profile
+from foresail.core.ranking import verdicts
+from foresail.core.table import NodeTable, Placed
+
+_LEAST_PRIORITY = -(2**31)
+_ENOUGH_PCT = 10
+_ENOUGH_AT_LEAST = 100
+"""Candidates that are enough to choose from: this part of the nodes that could be cured, but at least so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A node that fits the pod once the victims have left it."""
+
+    row: int
+    node: str
+    victims: tuple[Placed, ...]
+    """The most important first; never empty."""
+    violations: int
+    """How many victims have a budget that does not allow it."""
+    devices: tuple[int, ...] = ()
+    """What the pod would get on the node."""
+
+    @property
+    def evictions(self) -> tuple[Placed, ...]:
+        """The victims that must be told to go; the others are leaving already."""
+        return tuple(held for held in self.victims if not is_leaving(held.pod))
+
+    @property
+    def harm(self) -> tuple[int, int, int, int, float]:
+        """What candidates are compared by, the least first."""
+        priorities = [held.pod.priority for held in self.victims]
+        highest = max(priorities)
+        return (
+            self.violations,
+            highest,
+            # Counted from the lowest priority there is, so that a few pods below 0 weigh less than many.
+            sum(priority - _LEAST_PRIORITY for priority in priorities),
+            len(priorities),
+            -min(held.pod.arrival_s for held in self.victims if held.pod.priority == highest),
+        )
+
+
+MayPreempt = Callable[[Pod], bool]
+"""Whether a pod may take the place of others at all (in Kubernetes: its preemptionPolicy is not Never)."""
+
+
+def _anyone(_pod: Pod) -> bool:
+    return True
+
+
+class Preempting:
+    """Preemption as a scheduler uses it: who may preempt, and who waits for a node to be cleared.
+
+    A member of a gang does not preempt before its gang has started: what it would clear might stay empty.
+    """
+
+    def __init__(self, *, may_preempt: MayPreempt = _anyone, nominations: Nominations | None = None) -> None:
+        self.may_preempt = may_preempt
+        self.nominations = Nominations() if nominations is None else nominations
+        self._in_vain: set[Hashable] = set()
+
+    def gave_nothing(self, pod: Pod) -> None:
+        """All victims are gone and the pod still fits nowhere: it must not make others go again, for ever."""
+        self._in_vain.add(pod.uid)
+
+    def awaits(self, pod: Pod, table: NodeTable) -> bool:
+        """Whether pods are still leaving for this one."""
+        return awaits(pod, table, self.nominations)
+
+    def could_help(self, pod: Pod, row: int, table: NodeTable, profile: Profile) -> bool:
+        """Whether the pod may get the node at a row by making others go."""
+        return (
+            self.may_preempt(pod)
+            and pod.uid not in self._in_vain
+            and self.nominations.get(pod.uid) is None
+            and could_preempt(pod, row, table, profile)
+        )
+
+    def plan(self, pod: Pod, table: NodeTable, profile: Profile) -> Preemption | None:
+        """Who must go for the pod; None if that would not help, or if it waits already for others to leave."""
+        found = find_victims(
+            pod,
+            table,
+            profile,
+            preempts=self.may_preempt(pod) and pod.uid not in self._in_vain,
+            nominations=self.nominations,
+        )
+        if found is None and not self.awaits(pod, table):
+            self.nominations.withdraw(pod.uid)
+        return found
+
+
+def find_victims(
+    pod: Pod,
+    table: NodeTable,
+    profile: Profile,
+    *,
+    preempts: bool = True,
+    nominations: Nominations | None = None,
+    spared: Container[Hashable] = frozenset(),
+) -> Preemption | None:
+    """The least harm by which a pod that fits nowhere gets a node, or None. The table is afterwards as before.
+
+    `preempts` is False for a pod that may not. `spared` are pods that must not be victims. A pod that was nominated for
+    a node which others are still leaving gets None: it waits for them.
+    """
+    if not preempts or not table.count:
+        return None
+    verdict = verdicts(pod, table, profile)
+    curable = curable_by_removal(verdict, profile)
+    nominations = Nominations() if nominations is None else nominations
+    own = nominations.get(pod.uid)
+    if own is not None and awaits(pod, table, nominations) and curable[table.row_of[own.node]]:
+        return None
+    search = _Search(pod, table, profile, nominations, spared)
+    best: Preemption | None = None
+    found, violates_all = 0, True
+    enough = max(int(curable.sum()) * _ENOUGH_PCT // 100, _ENOUGH_AT_LEAST)
+    for row in search.worth_a_look(curable):
+        candidate = search.examine(row)
+        if candidate is None:
+            continue
+        found += 1
+        violates_all = violates_all and candidate.violations > 0
+        # In the order of rank, so the lowest rank wins where the harm is the same.
+        if best is None or candidate.harm < best.harm:
+            best = candidate
+        if found >= enough and not violates_all:
+            break
+    return best if best is None else search.with_devices(best)
+
+
+def could_preempt(pod: Pod, row: int, table: NodeTable, profile: Profile) -> bool:
+    """Whether the pod would pass on a row if all pods of less priority left it."""
+    lower = table.standing.below(row, pod.priority)
+    if not lower:
+        return False
+    passes = passing(pod, table, asked(pod, table, profile), {})
+    with _Lifted(table, lower):
+        return passes(row)
+
+
+def awaits(pod: Pod, table: NodeTable, nominations: Nominations) -> bool:
+    """Whether pods of less priority are still leaving the node that the pod is nominated for."""
+    own = nominations.get(pod.uid)
+    row = None if own is None else table.row_of.get(own.node)
+    if own is None or row is None:
+        return False
+    lower = table.standing.below(row, pod.priority)
+    return any(held.pod.uid in own.victims or is_leaving(held.pod) for held in lower)
+
+
+def is_leaving(pod: Pod) -> bool:
+    """Whether the pod has been told to end, and only needs time to."""
+    return pod.spec.kubernetes is not None and pod.spec.kubernetes.terminating
+
+
+def curable_by_removal(verdict: npt.NDArray[np.uint16], profile: Profile) -> Mask:
+    """Where taking pods away might change what refuses the pod; shape (all nodes,)."""
+    curable = np.ones(len(verdict), dtype=np.bool_)
+    for code in np.unique(verdict).tolist():
+        if code:
+            plugin = profile.filters[code // CODES_PER_FILTER].plugin
+            if not _cures(plugin) or code % CODES_PER_FILTER in getattr(plugin, "incurable", ()):
+                curable[verdict == code] = False
+    return curable
+
+
+def _cures(plugin: object) -> bool:
+    return bool(getattr(plugin, "curable", True))
+
+
+class _Lifted:
+    """Pods that are away from their nodes for a moment; all of them are back afterwards, whatever happens."""
+
+    def __init__(self, table: NodeTable, pods: Iterable[Placed]) -> None:
+        self._table = table
+        self._away: dict[Hashable, Placed] = {}
+        for held in pods:
+            self.lift(held)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for held in list(self._away.values()):
+            self.put_back(held)
+
+    def lift(self, held: Placed) -> None:
+        self._table.try_without(held)
+        self._away[held.pod.uid] = held
+
+    def put_back(self, held: Placed) -> None:
+        del self._away[held.pod.uid]
+        self._table.try_with(held)
+
+
+class _Search:
+    """Looks for victims of one pod, node by node."""
+
+    def __init__(
+        self, pod: Pod, table: NodeTable, profile: Profile, nominations: Nominations, spared: Container[Hashable]
+    ) -> None:
+        self._pod, self._table, self._profile, self._spared = pod, table, profile, spared
+        filters = asked(pod, table, profile)
+        # What no removal changes is asked once about all nodes; the rest each time a pod goes or comes back.
+        self._fixed = [used for used in filters if not _cures(used.plugin)]
+        changing = [used for used in filters if _cures(used.plugin)]
+        self._counts_room = any(getattr(used.plugin, "counts_room", False) for used in changing)
+        company = pod.spec.kubernetes is not None and bool(pod.spec.kubernetes.affinity)
+        self._several_at_once = (
+            self._counts_room and not company and all(getattr(used.plugin, "only_worsens", False) for used in changing)
+        )
+        self._wanted = np.flatnonzero(pod.request > 0)
+        self._passes: Passes = passing(pod, table, changing, nominations.holders(pod, table))
+        self._budgets = [
+            budget
+            for budget in table.objects.budgets.values()
+            if budget.selector is not None and budget.selector.requirements
+        ]
+
+    def worth_a_look(self, curable: Mask) -> list[int]:
+        """Rows where it may help that pods of less priority go, by rank."""
+        pod, table = self._pod, self._table
+        pods, held = table.standing.held_below(pod.priority, table.count)
+        hopeful = curable & (pods > 0)
+        if self._counts_room:
+            left = (table.free + held)[:, self._wanted]
+            hopeful &= (left >= pod.request[self._wanted]).all(axis=1)
+            hopeful &= (table.max_pods <= 0) | (table.pod_count - pods < table.max_pods)
+        rows: Rows = table.by_rank[hopeful[table.by_rank]]
+        for used in self._fixed:
+            rows = rows[used.refuses(pod, Nodes(table, rows)) == 0]
+        found: list[int] = rows.tolist()
+        return found
+
+    def examine(self, row: int) -> Preemption | None:
+        """The victims on one node; None if there are none that help."""
+        lower = [
+            held for held in self._table.standing.below(row, self._pod.priority) if held.pod.uid not in self._spared
+        ]
+        if not lower:
+            return None
+        with _Lifted(self._table, lower) as lifted:
+            if not self._passes(row):
+                return None
+            violating = self._violating(lower)
+            victims = self._not_put_back(row, sorted(lower, key=lambda held: held.pod.uid not in violating), lifted)
+        if not victims:
+            return None  # the pod fits there as it is
+        in_order = tuple(held for held in lower if held.pod.uid in victims)
+        return Preemption(row, self._table.names[row], in_order, len(victims & violating))
+
+    def _not_put_back(self, row: int, order: list[Placed], lifted: _Lifted) -> set[Hashable]:
+        """Put pods back in this order; returns those with whom the pod would not fit.
+
+        Where it makes no difference several are put back at once, as many as leave enough room, and half as many after
+        each time that was too many.
+        """
+        victims: set[Hashable] = set()
+        asks = np.array([held.pod.request[self._wanted] for held in order])
+        at, most = 0, len(order)
+        while at < len(order):
+            block = order[at : at + min(most, self._with_room(row, asks[at:]))]
+            for held in block:
+                lifted.put_back(held)
+            if block and self._passes(row):
+                at += len(block)
+                continue
+            for held in block:
+                lifted.lift(held)
+            if len(block) > 1:
+                most = len(block) // 2
+                continue
+            victims.add(order[at].pod.uid)
+            at, most = at + 1, len(order)
+        return victims
+
+    def _with_room(self, row: int, asks: Ints) -> int:
+        """How many of these pods may be put back at once; 0 if the first takes room that the pod needs."""
+        if not self._several_at_once:
+            return 1
+        table, pod = self._table, self._pod
+        has_room = (asks.cumsum(axis=0) <= table.free[row, self._wanted] - pod.request[self._wanted]).all(axis=1)
+        if table.max_pods[row] > 0:
+            has_room[max(0, table.max_pods[row] - table.pod_count[row] - 1) :] = False
+        return len(asks) if has_room.all() else int(has_room.argmin())
+
+    def with_devices(self, found: Preemption) -> Preemption:
+        pod, table = self._pod, self._table
+        if not pod.gpu_count:
+            return found
+        with _Lifted(table, found.victims):
+            devices = self._profile.devices.devices(pod, table.all, found.row)
+        return Preemption(found.row, found.node, found.victims, found.violations, devices)
+
+    def _violating(self, lower: list[Placed]) -> set[Hashable]:
+        """Of pods in the order of importance, those that a budget would not let go if all of them went."""
+        left = {id(budget): budget.allowed for budget in self._budgets}
+        violating: set[Hashable] = set()
+        for held in lower:
+            for budget in self._budgets:
+                if _protects(budget, held.pod):
+                    left[id(budget)] -= 1
+                    if left[id(budget)] < 0:
+                        violating.add(held.pod.uid)
+        return violating
+
+
+def _protects(budget: DisruptionBudget, pod: Pod) -> bool:
+    spec = pod.spec
+    return (
+        budget.namespace == spec.namespace
+        and bool(spec.labels)
+        and budget.selector is not None
+        and budget.selector.selects(dict(spec.labels))
+        and _name_of(pod) not in budget.disrupted
+    )
+
+
+def _name_of(pod: Pod) -> str:
+    """The pod's own name; some worlds put the namespace before it."""
+    return pod.name.rpartition("/")[2]
