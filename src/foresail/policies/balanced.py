@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numba import njit
 
 from foresail.core.model import Ints, Nodes, Pod, Scores
 from foresail.core.table import CPU, MEMORY
@@ -30,6 +31,10 @@ class Balanced:
         self._version = version
 
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
+        if self._version == "1.36":
+            table = nodes.table
+            gain: Scores = _gains(nodes.index, table.free, table.allocatable, pod.request)
+            return gain
         allocatable = nodes.allocatable[:, [CPU, MEMORY]]
         taken = allocatable - nodes.free[:, [CPU, MEMORY]]
         asked = pod.request[[CPU, MEMORY]]
@@ -37,11 +42,7 @@ class Balanced:
             parts = np.divide(taken + asked, allocatable, out=np.ones(taken.shape), where=allocatable > 0)
             apart = parts.var(axis=1) if self._version == "1.21" else np.abs(parts[:, 0] - parts[:, 1])
             return np.where((parts >= 1.0).any(axis=1), 0, ((1.0 - apart) * 100.0).astype(np.int64))
-        if self._version == "1.22":
-            return _by_deviation(taken + asked, allocatable)
-        if not asked.any():
-            return np.zeros(len(nodes), dtype=np.int64)
-        return 50 + (50 + _by_deviation(taken + asked, allocatable) - _by_deviation(taken, allocatable)) // 2
+        return _by_deviation(taken + asked, allocatable)
 
 
 def _by_deviation(taken: Ints, allocatable: Ints) -> Ints:
@@ -50,3 +51,29 @@ def _by_deviation(taken: Ints, allocatable: Ints) -> Ints:
     parts = np.minimum(np.divide(taken, allocatable, out=np.zeros(taken.shape), where=has), 1.0)
     deviation = np.where(has.all(axis=1), np.abs((parts[:, 0] - parts[:, 1]) / 2.0), 0.0)
     return ((1.0 - deviation) * 100.0).astype(np.int64)
+
+
+@njit(cache=True)
+def _gains(rows: Any, free: Any, allocatable: Any, request: Any) -> Any:
+    """Scores by what the pod changes about the balance of a node."""
+    scores = np.zeros(len(rows), dtype=np.int64)
+    asked_cpu, asked_memory = request[CPU], request[MEMORY]
+    if asked_cpu == 0 and asked_memory == 0:
+        return scores
+    for at in range(len(rows)):
+        row = rows[at]
+        cpu, memory = allocatable[row, CPU], allocatable[row, MEMORY]
+        taken_cpu, taken_memory = cpu - free[row, CPU], memory - free[row, MEMORY]
+        before = _balance(taken_cpu, cpu, taken_memory, memory)
+        after = _balance(taken_cpu + asked_cpu, cpu, taken_memory + asked_memory, memory)
+        scores[at] = 50 + (50 + after - before) // 2
+    return scores
+
+
+@njit(cache=True)
+def _balance(taken_cpu: int, cpu: int, taken_memory: int, memory: int) -> int:
+    """`_by_deviation` of one node."""
+    deviation = 0.0
+    if cpu > 0 and memory > 0:
+        deviation = abs((min(taken_cpu / cpu, 1.0) - min(taken_memory / memory, 1.0)) / 2.0)
+    return int((1.0 - deviation) * 100.0)

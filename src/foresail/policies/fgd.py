@@ -33,16 +33,21 @@ class Fgd:
             raise OptionError(f"fgd: cover is {cover}; it is a part of the workload, above 0 and at most 1")
         self._levels = levels
         self._cover = cover
+        self._typical: TypicalPods | None = None
         self._asks: tuple[Any, ...] = ()
 
     def learn(self, workload: Workload, nodes: Nodes) -> None:
-        typical = TypicalPods.of(workload, nodes.table.models, cover=self._cover)
-        self._asks = typical.asks(typical.share)
+        self._typical = TypicalPods.of(workload, nodes.table.models, cover=self._cover)
+        self._asks = self._typical.asks(self._typical.share)
 
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
-        if not self._asks:
+        if self._typical is None:
             raise PolicyError("fgd has not seen a workload yet, so it knows no typical pods; call profile.learn first")
         table, shape = nodes.table, pod.shape
+        if self._typical.allowed.shape[1] < len(table.models):
+            # A node of a new model has come; the kernels look models up without a check.
+            self._typical.allow(table.models)
+            self._asks = self._typical.asks(self._typical.share)
         scores: Scores = _scores(
             nodes.index,
             table.free,

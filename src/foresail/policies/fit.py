@@ -24,6 +24,7 @@ class Schedulable:
     """Keep away from nodes that are cordoned or down."""
 
     row_wise = True
+    curable = False
 
     def refuses(self, _pod: Pod, nodes: Nodes) -> Codes:
         return np.where(nodes.down, 2, nodes.unschedulable).astype(np.uint8)
@@ -39,6 +40,7 @@ class Taints:
     """Keep away from nodes with a taint that the pod does not tolerate."""
 
     row_wise = True
+    curable = False
     reason = "have a taint the pod does not tolerate"
 
     def passes(self, pod: Pod, nodes: Nodes) -> Mask:
@@ -60,6 +62,7 @@ class NodeSelector:
     """Keep to nodes that carry every label the pod selects by."""
 
     row_wise = True
+    curable = False
     reason = "lack a label the pod selects by"
 
     def passes(self, pod: Pod, nodes: Nodes) -> Mask:
@@ -77,6 +80,9 @@ class Fit:
     """Keep to nodes with enough left of every resource, and enough devices of an allowed GPU model."""
 
     row_wise = True
+    incurable = (_MODEL,)
+    counts_room = True
+    only_worsens = True
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:
         table, shape = nodes.table, pod.shape
@@ -102,7 +108,7 @@ class Fit:
 
 
 @njit(cache=True)
-def _has_devices(free: Any, gpu_count: int, gpu_milli: int) -> bool:
+def has_devices(free: Any, gpu_count: int, gpu_milli: int) -> bool:
     fitting = 0
     for device in range(len(free)):
         if free[device] >= gpu_milli:
@@ -146,7 +152,7 @@ def _fit_codes(
             codes[at] = _MODEL
         elif max_pods[row] > 0 and pod_count[row] >= max_pods[row]:
             codes[at] = _PODS
-        elif gpu_count > 0 and not _has_devices(gpu_free[row], gpu_count, gpu_milli):
+        elif gpu_count > 0 and not has_devices(gpu_free[row], gpu_count, gpu_milli):
             codes[at] = _GPU
         else:
             codes[at] = _short_of_extended(free[row], request)

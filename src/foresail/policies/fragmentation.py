@@ -74,17 +74,23 @@ class TypicalPods:
             weight=weight,
             # Two divisions, not one: the published shares are made so, and a truncated score feels the last bit.
             share=(weight / total) / (max(1, covered) / total),
-            allowed=np.array(
-                [[not spec or model in spec.split("|") for model in models] for spec in specs], dtype=np.bool_
-            )
-            if specs
-            else np.zeros((0, len(models)), dtype=np.bool_),
+            allowed=_allowed(specs, models),
         )
+
+    def allow(self, models: list[str]) -> None:
+        """The node table has other models now."""
+        self.allowed = _allowed(self.gpu_spec, models)
 
     def asks(self, share: npt.NDArray[Any]) -> Asks:
         """The columns for the kernels, weighted by `share` or by `weight`."""
         gammas, gamma_at = np.unique(self.gpu_milli, return_inverse=True)
         return Asks(self.cpu_milli, self.gpu_count, share, gammas, gamma_at.astype(np.int64), self.allowed)
+
+
+def _allowed(specs: list[str], models: list[str]) -> npt.NDArray[np.bool_]:
+    if not specs:
+        return np.zeros((0, len(models)), dtype=np.bool_)
+    return np.array([[not spec or model in spec.split("|") for model in models] for spec in specs], dtype=np.bool_)
 
 
 @njit(cache=True, inline="always")

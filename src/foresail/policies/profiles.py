@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -13,9 +13,10 @@ from foresail.errors import ForesailError, InputError, OptionError, did_you_mean
 from foresail.policies import find, make
 from foresail.policies.kubernetes import kubernetes_profile
 from foresail.policies.options import converted
+from foresail.policies.scheduler_configuration import ENDINGS, profile_data
 from foresail.toml import read_toml
 
-DEFAULT_FILTERS = ["schedulable", "taints", "node-selector", "fit"]
+DEFAULT_FILTERS = ("schedulable", "taints", "node-selector", "fit")
 DEFAULT_DEVICES = "least-sufficient"
 LOWEST_RANK = "lowest-rank"
 """The tie rule that needs no score: the node of the lowest rank."""
@@ -30,21 +31,24 @@ _TERM = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)(?:\((?P<options>.*)\))?(?::(?P<we
 _EXAMPLES = "examples: fgd, power:100+fgd:900, dot-product(dimension=share,norm=node)"
 
 
-def load_profile(source: str | Path | Mapping[str, Any]) -> Profile:
-    """A profile with plug-ins of its own.
+def load_profile(source: str | Path | Mapping[str, Any], *, filters: Sequence[str] = DEFAULT_FILTERS) -> Profile:
+    """A profile with plug-ins of its own; `filters` are those of a profile that names none.
 
     `source` is a policy (`fgd`), a mix (`power:100+fgd:900`), options in parentheses (`dot-product(norm=pod)`), a whole
-    profile by name (`kubernetes`, `kubernetes(version=1.35)`), the path of a TOML file, or the plain data that
+    profile by name (`kubernetes`, `kubernetes(version=1.35)`), the path of a TOML file, the path of kube-scheduler's
+    configuration (`kube.yaml`, or `kube.yaml#NAME` for the profile of that schedulerName), or the plain data that
     `Profile.description` holds.
     """
     if isinstance(source, Mapping):
-        return _Reader(None).profile(source, str(source.get("name", "profile")))
+        return _Reader(None, filters).profile(source, str(source.get("name", "profile")))
     if isinstance(source, Path) or is_profile_file(source):
-        path = Path(source)
-        return _Reader(path).profile(
+        path, scheduler_name = split_name(source)
+        if path.suffix in ENDINGS:
+            return _Reader(path, filters).profile(profile_data(path, scheduler_name), path.stem)
+        return _Reader(path, filters).profile(
             read_toml(path, "a profile", "there is no such profile; give a TOML file or a policy's name"), path.stem
         )
-    return _Reader(None).profile(_named_profile(source) or _parse_mix(source), "".join(source.split()))
+    return _Reader(None, filters).profile(_named_profile(source) or _parse_mix(source), "".join(source.split()))
 
 
 def _named_profile(source: str) -> dict[str, Any] | None:
@@ -61,21 +65,35 @@ def _named_profile(source: str) -> dict[str, Any] | None:
 
 def is_profile_file(source: str) -> bool:
     """Whether a policy on the command line is meant as the path of a profile."""
-    return source.endswith(".toml") or os.sep in source
+    return split_name(source)[0].suffix in {".toml", *ENDINGS} or os.sep in source
+
+
+def profile_path(source: str) -> str:
+    """The file of a profile that is given as a path."""
+    return str(split_name(source)[0])
+
+
+def split_name(source: str | Path) -> tuple[Path, str]:
+    """The path, and behind a # which profile of the file; a path that exists as it stands is one."""
+    path, _, name = str(source).rpartition("#")
+    if not path or Path(path).suffix not in ENDINGS:
+        return Path(source), ""
+    return Path(path), name
 
 
 class _Reader:
     """Turns plain data into a profile, and says of every mistake in which file and under which key it stands."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, filters: Sequence[str]) -> None:
         self._path = path
+        self._default_filters = list(filters)
 
     def profile(self, data: Mapping[str, Any], default_name: str) -> Profile:
         for key in data:
             if key not in _KEYS:
                 self._refuse(f'unknown key "{key}"{did_you_mean(key, _KEYS) or ";"} keys are {", ".join(_KEYS)}')
         name = self._text(data, "name", default_name)
-        filters, filter_names = self._filters(data.get("filters", DEFAULT_FILTERS))
+        filters, filter_names = self._filters(data.get("filters", self._default_filters))
         scores, score_tables = self._scores(data.get("scores", []))
         description: dict[str, Any] = {"name": name, "filters": filter_names}
         devices, devices_text = self._plugin("device rule", "devices", self._text(data, "devices", DEFAULT_DEVICES))
@@ -100,11 +118,24 @@ class _Reader:
             ),
         )
 
-    def _filters(self, given: Any) -> tuple[list[tuple[str, Any]], list[str]]:
-        if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
-            self._refuse(f"filters is {given!r}; a list of names is needed, such as {DEFAULT_FILTERS}")
-        made = [self._plugin("filter", "filters", text) for text in given]
-        return [(text, plugin) for plugin, text in made], [text for _, text in made]
+    def _filters(self, given: Any) -> tuple[list[tuple[str, Any]], list[str | dict[str, Any]]]:
+        if not isinstance(given, list) or not all(isinstance(one, str | Mapping) for one in given):
+            self._refuse(f"filters is {given!r}; a list of names is needed, such as {list(DEFAULT_FILTERS)}")
+        filters: list[tuple[str, Any]] = []
+        shown: list[str | dict[str, Any]] = []
+        for one in given:
+            if isinstance(one, str):
+                plugin, text = self._plugin("filter", "filters", one)
+                filters.append((text, plugin))
+                shown.append(text)
+                continue
+            name, options = one.get("filter"), {key: value for key, value in one.items() if key != "filter"}
+            if not isinstance(name, str):
+                self._refuse(f'filters has {dict(one)!r}; a table names its filter, as in filter = "fit"')
+            plugin, values = self._named("filters", lambda: make(find("filter", name), options))  # noqa: B023 - called at once
+            filters.append((name, plugin))
+            shown.append({"filter": name, **values})
+        return filters, shown
 
     def _scores(self, given: Any) -> tuple[list[UsedScore], list[dict[str, Any]]]:
         if not isinstance(given, list) or not all(isinstance(table, Mapping) for table in given):

@@ -191,3 +191,30 @@ def test_features_must_be_declared(make_cluster, make_node, make_kube_pod):
     pod = make_kube_pod(containers=[{"restartPolicyRules": [{"action": "RestartAllContainers"}]}])
     assert cluster.reasons(pod) == {"node(s) didn't match Pod's required features": 1}
     assert cluster.feasible(pod) == ["a"]
+
+
+def test_a_node_that_states_what_it_has_but_no_pods_takes_none(make_cluster, make_node, make_kube_pod):
+    silent = make_node("a")
+    del silent["status"]["allocatable"]["pods"]
+    cluster = make_cluster(silent, make_node("b"))
+    assert cluster.reasons(make_kube_pod()) == {"Too many pods": 1}
+    assert cluster.feasible(make_kube_pod()) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "taint", "tolerated"),
+    [
+        ("Gt", "5", "6", True),
+        ("Gt", "5", "5", False),
+        ("Lt", "5", "-6", True),
+        ("Lt", "5", "5", False),
+        # Numbers are written plainly, or they are none.
+        ("Gt", "5", "06", False),
+        ("Gt", "", "6", False),
+        ("Gt", "5", "99999999999999999999", False),
+    ],
+)
+def test_a_toleration_may_compare_numbers(make_cluster, make_node, make_kube_pod, operator, value, taint, tolerated):
+    cluster = make_cluster(make_node("a", taints=[{"key": "spot", "value": taint, "effect": "NoSchedule"}]))
+    pod = make_kube_pod(tolerations=[{"key": "spot", "operator": operator, "value": value}])
+    assert cluster.feasible(pod) == (["a"] if tolerated else [])

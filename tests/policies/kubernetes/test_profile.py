@@ -57,8 +57,12 @@ def test_a_filter_passes_every_node_where_it_would_be_skipped(name):
 CLUSTER = """
 kind: List
 items:
-- {kind: Node, metadata: {name: a, labels: {kubernetes.io/hostname: a}}, status: {allocatable: {cpu: 8, memory: 8Gi}}}
-- {kind: Node, metadata: {name: b, labels: {kubernetes.io/hostname: b}}, status: {allocatable: {cpu: 8, memory: 8Gi}}}
+- kind: Node
+  metadata: {name: a, labels: {kubernetes.io/hostname: a}}
+  status: {allocatable: {cpu: 8, memory: 8Gi, pods: 9}}
+- kind: Node
+  metadata: {name: b, labels: {kubernetes.io/hostname: b}}
+  status: {allocatable: {cpu: 8, memory: 8Gi, pods: 9}}
 - {kind: Service, metadata: {name: web}, spec: {selector: {app: web}}}
 - {kind: PersistentVolumeClaim, metadata: {name: one}, spec: {storageClassName: wait, accessModes: [ReadWriteOnce]}}
 - {kind: StorageClass, metadata: {name: wait}, provisioner: csi, volumeBindingMode: WaitForFirstConsumer}

@@ -1,6 +1,14 @@
 """Filters that look at volumes: restrictions, limits, binding and zones."""
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from foresail.core.decide import decide
+from foresail.core.model import Placement
+from foresail.core.volumes import TakenVolumes
+from foresail.policies.kubernetes.volume_binding import plan_volumes
+from foresail.traces.kubernetes_pod import pod_spec_of
 
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
@@ -243,3 +251,144 @@ def test_a_node_that_has_some_zone_must_have_the_volumes(make_cluster, make_node
     put_bound(cluster, "data", labels=labels)
     pod = make_kube_pod(volumes=mounts("data"))
     assert (cluster.feasible(pod), cluster.reasons(pod)) == (feasible, {NO_ZONE: 4 - len(feasible)})
+
+
+# --- what a pod takes when it is placed ------------------------------------------------------------------------------
+
+
+def plan(cluster, pod, node):
+    """Claim to the volume it gets on a node, or None for one that must be made."""
+    table = cluster.table
+    found = plan_volumes(table.pod("asks", pod_spec_of(pod)), table, table.row_of[node])
+    return {claim.name: volume.name for claim, volume in found.static} | {claim.name: None for claim in found.dynamic}
+
+
+def test_claims_get_the_smallest_volumes_that_do_and_the_rest_is_made(cluster, make_kube_pod):
+    put_class(cluster, provisioner="example.com/csi")
+    put_waiting(cluster, "big", size="5Gi")
+    put_waiting(cluster, "small", size="1Gi")
+    put_free(cluster, "v1", "a", size="2Gi")
+    put_free(cluster, "v2", "a", size="1Gi")
+    put_free(cluster, "v3", "a", "b", size="8Gi")
+    pod = make_kube_pod(volumes=mounts("big", "small", "big"))
+    assert plan(cluster, pod, "a") == {"small": "v2", "big": "v3"}
+    # Elsewhere the small claim comes first and takes the large volume.
+    assert plan(cluster, pod, "b") == {"small": "v3", "big": None}
+    assert plan(cluster, pod, "c") == {"small": None, "big": None}
+
+
+def test_bound_claims_and_those_that_are_bound_at_once_need_nothing(cluster, make_kube_pod):
+    put_bound(cluster, "data")
+    cluster.put("StorageClass", "now", provisioner="example.com/csi", volumeBindingMode="Immediate")
+    put_waiting(cluster, "soon", storage_class="now")
+    assert plan(cluster, make_kube_pod(volumes=mounts("data", "soon")), "a") == {}
+
+
+def taking(cluster):
+    taken = TakenVolumes(cluster.table, plan_volumes)
+    cluster.table.volume_taking = taken
+    return taken
+
+
+def test_the_next_decision_sees_the_volume_as_taken_until_the_pod_gives_it_back(cluster, make_kube_pod):
+    taking(cluster)
+    put_class(cluster)
+    put_free(cluster, "only", "a", "b")
+    put_waiting(cluster, "first")
+    put_waiting(cluster, "second")
+    objects = cluster.table.objects
+    before = (dict(objects.volumes), dict(objects.claims))
+    cluster.place(make_kube_pod(volumes=mounts("first")), "a")
+    second = make_kube_pod(volumes=mounts("second"))
+    assert cluster.reasons(second) == {NOT_FOUND: 3}
+    # The same claim may be used by another, where the volume is to be had.
+    assert cluster.feasible(make_kube_pod(volumes=mounts("first"))) == ["a", "b"]
+    cluster.table.forget("on-0")
+    assert (objects.volumes, objects.claims) == before
+    assert cluster.feasible(second) == ["a", "b"]
+
+
+def test_a_claim_whose_volume_is_to_be_made_stays_with_its_node_as_long_as_anybody_takes_it(cluster, make_kube_pod):
+    taking(cluster)
+    put_class(cluster, provisioner="example.com/csi")
+    put_waiting(cluster, "data")
+    pod = make_kube_pod(volumes=mounts("data"))
+    cluster.place(pod, "b")
+    assert cluster.feasible(pod) == ["b"]
+    cluster.place(pod, "b")
+    cluster.table.forget("on-0")
+    assert cluster.feasible(pod) == ["b"]
+    cluster.table.forget("on-1")
+    assert cluster.feasible(pod) == ["a", "b", "c"]
+
+
+def test_old_news_do_not_undo_what_was_taken_but_the_truth_does(cluster, make_kube_pod):
+    taken = taking(cluster)
+    put_class(cluster)
+    put_free(cluster, "only", "a")
+    put_waiting(cluster, "first")
+    put_waiting(cluster, "second")
+    cluster.place(make_kube_pod(volumes=mounts("first")), "a")
+    put_free(cluster, "only", "a", size="2Gi")
+    taken.volume_told("only")
+    assert cluster.table.objects.volumes["only"].claim == ("default", "first", "")
+    put_free(cluster, "only", "a", claimRef={"namespace": "default", "name": "second", "uid": "s"})
+    taken.volume_told("only")
+    assert cluster.table.objects.volumes["only"].claim == ("default", "second", "s")
+    cluster.table.forget("on-0")
+    assert cluster.table.objects.volumes["only"].claim == ("default", "second", "s")
+
+
+def test_a_settled_claim_keeps_its_volume_after_its_pod(cluster, make_kube_pod):
+    taken = taking(cluster)
+    put_class(cluster)
+    put_free(cluster, "only", "b")
+    put_waiting(cluster, "data")
+    pod = make_kube_pod(volumes=mounts("data"))
+    cluster.place(pod, "b")
+    taken.settle("on-0")
+    cluster.table.forget("on-0")
+    claim = cluster.table.objects.claims["default", "data"]
+    assert (claim.volume, claim.bound) == ("only", True)
+    assert cluster.reasons(pod) == {OUT_OF_REACH: 2}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)  # the fixtures hold no state
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(["place", "leave", "told"]), st.integers(0, 5)), max_size=30),
+    dynamic=st.booleans(),
+)
+def test_when_all_have_left_everything_is_as_the_cluster_told(make_cluster, make_node, make_kube_pod, steps, dynamic):
+    cluster = make_cluster(*(make_node(name) for name in "abc"))
+    taken = taking(cluster)
+    put_class(cluster, provisioner="example.com/csi" if dynamic else "kubernetes.io/no-provisioner")
+    for index in range(3):
+        put_free(cluster, f"v{index}", *"abc"[index:])
+    for index in range(6):
+        put_waiting(cluster, f"c{index}")
+    objects = cluster.table.objects
+    told = (dict(objects.volumes), dict(objects.claims))
+    standing = set()
+    for step, index in steps:
+        if step == "place" and index not in standing:
+            pod = cluster.table.pod(f"p{index}", pod_spec_of(make_kube_pod(volumes=mounts(f"c{index // 2}"))))
+            outcome = decide(pod, cluster.table, cluster.profile)
+            if isinstance(outcome, Placement):
+                cluster.table.assume(pod, outcome)
+                standing.add(index)
+        elif step == "leave" and index in standing:
+            cluster.table.forget(f"p{index}")
+            standing.discard(index)
+        elif step == "told":
+            name, key = f"v{index % 3}", ("default", f"c{index}")
+            objects.volumes[name], objects.claims[key] = told[0][name], told[1][key]
+            taken.volume_told(name)
+            taken.claim_told(key)
+        # No volume is taken for two claims, and none is lost: every claim in use without one is to be made.
+        kept = [volume.claim for volume in objects.volumes.values() if volume.claim is not None]
+        assert len(kept) == len(set(kept))
+        selected = {claim.name for claim in objects.claims.values() if claim.selected_node}
+        assert {name for _, name, _ in kept} | selected == {f"c{index // 2}" for index in standing}
+    for index in standing:
+        cluster.table.forget(f"p{index}")
+    assert (objects.volumes, objects.claims) == told

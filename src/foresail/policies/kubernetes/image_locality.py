@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 import numpy as np
 
 from foresail.core.model import Ints, Nodes, Pod, Scores
 from foresail.core.table import NodeTable
 from foresail.policies.kubernetes.scaling import BEST
-from foresail.policies.kubernetes.selecting import special
+from foresail.policies.kubernetes.selecting import remembered, special
 
 _LEAST_BYTES = 23 * 2**20
 _MOST_BYTES = 1000 * 2**20
@@ -26,29 +24,24 @@ class KubeImageLocality:
 
     row_wise = True
 
-    def __init__(self) -> None:
-        self._worth_of: WeakKeyDictionary[NodeTable, tuple[int, dict[str, Ints]]] = WeakKeyDictionary()
-
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
         own = special(pod)
         total = np.zeros(len(nodes), dtype=np.int64)
-        worth = self._worth(nodes.table) if own.images else {}
+        worth = _worth(nodes.table, None) if own.images else {}
         for image in own.images:
             if image in worth:
                 total += worth[image][nodes.index]
         most = _MOST_BYTES * own.container_count
         return BEST * (np.clip(total, _LEAST_BYTES, most) - _LEAST_BYTES) // (most - _LEAST_BYTES)
 
-    def _worth(self, table: NodeTable) -> dict[str, Ints]:
-        """Image to what it counts on each node; shape (all nodes,)."""
-        structure, worth = self._worth_of.get(table, (-1, {}))
-        if structure != table.structure:
-            worth = _count_images(table)
-            self._worth_of[table] = (table.structure, worth)
-        return worth
+    def same_for_all(self, pod: Pod, nodes: Nodes) -> float | None:
+        images = special(pod).images
+        return None if images and not _worth(nodes.table, None).keys().isdisjoint(images) else 0.0
 
 
-def _count_images(table: NodeTable) -> dict[str, Ints]:
+@remembered
+def _worth(table: NodeTable, _key: None) -> dict[str, Ints]:
+    """Image to what it counts on each node; shape (all nodes,)."""
     size_of: dict[str, int] = {}
     rows_of: dict[str, list[int]] = {}
     for row, node in enumerate(table.specs):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from foresail.core.kubernetes import PodTerm
-from foresail.core.model import Codes, Ints, Mask, Nodes, Pod, Scores
+from foresail.core.kubernetes import PodTerm, Selector
+from foresail.core.model import Codes, Mask, Nodes, Pod, Rows, Scores, Shape
 from foresail.core.table import NodeTable
-from foresail.core.tenants import LabelSet
+from foresail.core.tallies import LabelSet, Meaning, Tally
+from foresail.errors import OptionError
 from foresail.policies.kubernetes.scaling import BEST
-from foresail.policies.kubernetes.selecting import special, sum_by_domain
+from foresail.policies.kubernetes.selecting import Domains, domains, remembered, special
 
 _NOT_NEAR, _TOO_NEAR, _NOT_WELCOME = 1, 2, 3
 _REASONS = {
@@ -19,10 +21,6 @@ _REASONS = {
     _TOO_NEAR: "node(s) didn't match pod anti-affinity rules",
     _NOT_WELCOME: "node(s) didn't satisfy existing pods anti-affinity rules",
 }
-_REQUIRED_WEIGHT = 1
-"""What a required term of a pod on a node adds to the score."""
-
-Meant = Callable[[LabelSet], bool]
 
 
 class KubeInterPodAffinityFilter:
@@ -34,52 +32,58 @@ class KubeInterPodAffinityFilter:
     """
 
     row_wise = False
+    incurable = (_NOT_NEAR,)
+    only_worsens = True
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:
-        table = nodes.table
-        codes = np.where(self._is_unwelcome(pod, table), _NOT_WELCOME, 0)
-        codes[self._is_too_near(pod, table)] = _TOO_NEAR
-        codes[~self._is_near(pod, table)] = _NOT_NEAR
-        return codes[nodes.index].astype(np.uint8)
+        table, index = nodes.table, nodes.index
+        terms = _terms(table, pod.shape)
+        codes = np.zeros(len(nodes), dtype=np.uint8)
+        codes[self._is_unwelcome(terms, table, index)] = _NOT_WELCOME
+        codes[self._is_too_near(terms, table, index)] = _TOO_NEAR
+        if terms.affinity:
+            codes[~self._is_near(terms, table, index)] = _NOT_NEAR
+        return codes
 
     def why(self, _pod: Pod, code: int) -> tuple[str, ...]:
         return (_REASONS[code],)
 
+    def skips(self, pod: Pod, nodes: Nodes) -> bool:
+        terms = _terms(nodes.table, pod.shape)
+        if terms.affinity or terms.anti_affinity:
+            return False
+        regard = nodes.table.tenants.tallies.regard(terms.as_waiting)
+        return not any(tally.pods for tally in regard.repelled.values())
+
     @staticmethod
-    def _is_near(pod: Pod, table: NodeTable) -> Mask:
-        terms = special(pod).affinity
-        if not terms:
-            return np.ones(table.count, dtype=np.bool_)
-        meant = [_meant_by_waiting(term, table) for term in terms]
-        pods = _pods(table, lambda labels: all(means(labels) for means in meant))
-        has_keys = np.ones(table.count, dtype=np.bool_)
+    def _is_near(terms: _Terms, table: NodeTable, index: Rows) -> Mask:
+        pods = table.tenants.tallies.pods_meant(*(term.meaning for term in terms.affinity))
+        has_keys = np.ones(len(index), dtype=np.bool_)
         near = has_keys.copy()
         anywhere = False
-        for term in terms:
-            sums = sum_by_domain(table, term.topology_key, pods)
-            domain = table.label(term.topology_key)
+        for term in terms.affinity:
+            sums = term.domains.sums(pods.by_node)
+            domain = term.domains.of[index]
             has_keys &= domain >= 0
             near &= sums[domain] > 0
             anywhere |= bool(sums.any())
-        if not anywhere and all(means(_label_set(pod)) for means in meant):
-            return has_keys
-        return has_keys & near
+        return has_keys if not anywhere and terms.meets_itself else has_keys & near
 
     @staticmethod
-    def _is_too_near(pod: Pod, table: NodeTable) -> Mask:
-        near = np.zeros(table.count, dtype=np.bool_)
-        for term in special(pod).anti_affinity:
-            near |= _by_node(table, term, _pods(table, _meant_by_waiting(term, table))) > 0
+    def _is_too_near(terms: _Terms, table: NodeTable, index: Rows) -> Mask:
+        near = np.zeros(len(index), dtype=np.bool_)
+        for term in terms.anti_affinity:
+            pods = table.tenants.tallies.pods_meant(term.meaning)
+            if pods.pods:
+                near |= term.domains.near(pods.by_node, index) > 0
         return near
 
     @staticmethod
-    def _is_unwelcome(pod: Pod, table: NodeTable) -> Mask:
-        near = np.zeros(table.count, dtype=np.bool_)
-        tenants = table.tenants
-        for terms, rows in tenants.terms.items():
-            for term in terms.anti_affinity:
-                if _means_waiting(term, pod, table):
-                    near |= _by_node(table, term, tenants.count([rows])) > 0
+    def _is_unwelcome(terms: _Terms, table: NodeTable, index: Rows) -> Mask:
+        near = np.zeros(len(index), dtype=np.bool_)
+        for topology_key, pods in table.tenants.tallies.regard(terms.as_waiting).repelled.items():
+            if pods.pods:
+                near |= domains(table, topology_key).near(pods.by_node, index) > 0
         return near
 
 
@@ -89,29 +93,43 @@ class KubeInterPodAffinityScore:
     raw = Σ weights of preferred terms, of this pod's and of the pods there, over all pods in the terms' domains;
     anti-affinity counts against, a required affinity of a pod there counts 1. score = int(100·(raw - min)/(max - min))
     over the feasible nodes, 0 if they are all alike.
+
+    `hard_weight` is what a required affinity of a pod there counts instead. With `ignore_existing`, pods that prefer
+    nothing themselves are all alike.
     """
 
     row_wise = False
     keeps_best = True
 
+    def __init__(self, *, hard_weight: int = 1, ignore_existing: bool = False) -> None:
+        if not 0 <= hard_weight <= 100:
+            raise OptionError(f"kube-inter-pod-affinity: hard_weight is {hard_weight}; it is from 0 to 100")
+        self._hard_weight = hard_weight
+        self._ignore_existing = ignore_existing
+
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
-        table, own = nodes.table, special(pod)
-        total = np.zeros(table.count, dtype=np.int64)
-        for sign, preferred in ((1, own.preferred_affinity), (-1, own.preferred_anti_affinity)):
-            for wish in preferred:
-                pods = _pods(table, _meant_by_waiting(wish.term, table))
-                total += sign * wish.weight * _by_node(table, wish.term, pods)
-        tenants = table.tenants
-        for terms, rows in tenants.terms.items():
-            wishes = [
-                *((_REQUIRED_WEIGHT, term) for term in terms.affinity),
-                *((wish.weight, wish.term) for wish in terms.preferred_affinity),
-                *((-wish.weight, wish.term) for wish in terms.preferred_anti_affinity),
-            ]
-            for weight, term in wishes:
-                if _means_waiting(term, pod, table):
-                    total += weight * _by_node(table, term, tenants.count([rows]))
-        return total[nodes.index]
+        total = np.zeros(len(nodes), dtype=np.int64)
+        for amount, pods, of_key in self._heard(pod, nodes.table):
+            total += amount * of_key.near(pods.by_node, nodes.index)
+        return total
+
+    def same_for_all(self, pod: Pod, nodes: Nodes) -> float | None:
+        return 0.0 if next(self._heard(pod, nodes.table), None) is None else None
+
+    def _heard(self, pod: Pod, table: NodeTable) -> Iterator[tuple[int, Tally, Domains]]:
+        """Wishes that are about somebody: weight, the pods or weights on each node, and the domains they count in."""
+        terms, tallies = _terms(table, pod.shape), table.tenants.tallies
+        for weight, term in terms.preferred:
+            pods = tallies.pods_meant(term.meaning)
+            if pods.pods:
+                yield weight, pods, term.domains
+        if self._ignore_existing and not terms.preferred:
+            return
+        regard = tallies.regard(terms.as_waiting)
+        for weight, by_key in ((1, regard.drawn), (self._hard_weight, regard.required)):
+            for topology_key, pods in by_key.items():
+                if weight and pods.pods:
+                    yield weight, pods, domains(table, topology_key)
 
     def normalize(self, _pod: Pod, _nodes: Nodes, raw: Scores) -> Scores:
         if not len(raw) or raw.min() == raw.max():
@@ -121,48 +139,48 @@ class KubeInterPodAffinityScore:
         return scaled
 
 
-def _label_set(pod: Pod) -> LabelSet:
-    return LabelSet(pod.spec.namespace, pod.spec.labels, terminating=False)
+class _Term(NamedTuple):
+    """A term of a waiting pod: whom it means, and where."""
+
+    meaning: Meaning
+    domains: Domains
 
 
-def _meant_by_waiting(term: PodTerm, table: NodeTable) -> Meant:
-    """Which pods a term of the waiting pod means."""
-    chosen = term.namespace_selector
-    namespaces = set(term.namespaces)
-    everywhere = False
+class _Terms(NamedTuple):
+    """All terms of a waiting pod, with all that does not change as pods come and go."""
+
+    affinity: list[_Term]
+    anti_affinity: list[_Term]
+    preferred: list[tuple[int, _Term]]
+    """By weight, negative for anti-affinity."""
+    as_waiting: LabelSet
+    """The pod as terms of others see it."""
+    meets_itself: bool
+    """Whether it meets its own affinity."""
+
+
+@remembered
+def _terms(table: NodeTable, shape: Shape) -> _Terms:
+    own, spec = special(shape), shape.spec
+    affinity = [_term(table, term) for term in own.affinity]
+    seen = LabelSet(spec.namespace, spec.labels)
+    return _Terms(
+        affinity,
+        [_term(table, term) for term in own.anti_affinity],
+        [
+            *((wish.weight, _term(table, wish.term)) for wish in own.preferred_affinity),
+            *((-wish.weight, _term(table, wish.term)) for wish in own.preferred_anti_affinity),
+        ],
+        seen._replace(namespace_labels=tuple(sorted(table.objects.namespaces.get(spec.namespace, {}).items()))),
+        all(term.meaning.means(seen) for term in affinity),
+    )
+
+
+def _term(table: NodeTable, term: PodTerm) -> _Term:
+    chosen, namespaces = term.namespace_selector, frozenset(term.namespaces)
+    everywhere = None
     if chosen is not None:
         namespaces |= {name for name, labels in table.objects.namespaces.items() if chosen.selects(labels)}
         # Kubernetes matches the selector against no labels as well, so one that only forbids means every namespace.
-        everywhere = chosen.selects({})
-    selector = term.selector
-
-    def meant(pods: LabelSet) -> bool:
-        return (
-            selector is not None
-            and (everywhere or pods.namespace in namespaces)
-            and selector.selects(dict(pods.labels))
-        )
-
-    return meant
-
-
-def _means_waiting(term: PodTerm, pod: Pod, table: NodeTable) -> bool:
-    """Whether a term of a pod on a node means the waiting pod."""
-    chosen, namespace = term.namespace_selector, pod.spec.namespace
-    if namespace not in term.namespaces and (
-        chosen is None or not chosen.selects(table.objects.namespaces.get(namespace, {}))
-    ):
-        return False
-    return term.selector is not None and term.selector.selects(dict(pod.spec.labels))
-
-
-def _pods(table: NodeTable, meant: Meant) -> Ints:
-    """Pods that are meant, on each node; shape (all nodes,)."""
-    tenants = table.tenants
-    found: Iterable[dict[int, int]] = (rows for pods, rows in tenants.labels.items() if meant(pods))
-    return tenants.count(found)
-
-
-def _by_node(table: NodeTable, term: PodTerm, pods: Ints) -> Ints:
-    """Pods in each node's domain, 0 for nodes outside all of them; shape (all nodes,)."""
-    return sum_by_domain(table, term.topology_key, pods)[table.label(term.topology_key)]
+        everywhere = Selector() if chosen.selects({}) else None
+    return _Term(Meaning(term.selector, namespaces, everywhere), domains(table, term.topology_key))

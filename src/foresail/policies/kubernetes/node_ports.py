@@ -13,6 +13,7 @@ class KubeNodePorts:
     """
 
     row_wise = True
+    only_worsens = True
     reason = "node(s) didn't have free ports for the requested pod ports"
 
     def passes(self, pod: Pod, nodes: Nodes) -> Mask:

@@ -17,6 +17,7 @@ class KubeNodeUnschedulable:
     """
 
     row_wise = True
+    curable = False
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:
         tolerated = any(toleration.tolerates(_CORDON) for toleration in pod.spec.tolerations)

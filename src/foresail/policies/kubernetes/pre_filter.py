@@ -6,7 +6,7 @@ import numpy as np
 
 from foresail.core.kubernetes import NodeTerm
 from foresail.core.model import Codes, Nodes, Pod, Shape
-from foresail.core.objects import Claim, ClusterObjects
+from foresail.core.objects import ClusterObjects
 from foresail.policies.kubernetes.selecting import special
 
 _NOT_NAMED, _EVERYWHERE = 1, 2
@@ -18,16 +18,23 @@ class KubePreFilter:
     A claim that is missing, lost or being deleted, one that should be bound by now and is not, one bound to a volume
     that is gone: then no node will do. Where every required term of the node affinity names nodes (`metadata.name`),
     the other nodes are not looked at further.
+
+    `names` and `claims` say which of the two is looked at.
     """
 
     row_wise = True
+    curable = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, names: bool = True, claims: bool = True) -> None:
+        self._names = names
+        self._claims = claims
         self._said: dict[Shape, str] = {}
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:
-        named = _named_nodes(special(pod).required_nodes)
-        said = "pod affinity terms conflict" if named == set() else _claims_fault(pod, nodes.table.objects)
+        named = _named_nodes(special(pod).required_nodes) if self._names else None
+        said = "pod affinity terms conflict" if named == set() else ""
+        if not said and self._claims:
+            said = _claims_fault(pod, nodes.table.objects)
         if said:
             self._said[pod.shape] = said
             return np.full(len(nodes), _EVERYWHERE, dtype=np.uint8)
@@ -72,7 +79,7 @@ def _claims_fault(pod: Pod, objects: ClusterObjects) -> str:
         if claim.deleting:
             return f'persistentvolumeclaim "{claim.name}" is being deleted'
     claims = [claim for volume, claim in found if claim is not None]
-    if any(not claim.bound and not _binds_later(claim, objects) for claim in claims):
+    if any(not claim.bound and not objects.binds_later(claim) for claim in claims):
         return "pod has unbound immediate PersistentVolumeClaims"
     gone = (
         claim.volume
@@ -80,9 +87,3 @@ def _claims_fault(pod: Pod, objects: ClusterObjects) -> str:
         if claim is not None and not volume.ephemeral and claim.volume and claim.volume not in objects.volumes
     )
     return next((f'persistentvolume "{name}" not found' for name in gone), "")
-
-
-def _binds_later(claim: Claim, objects: ClusterObjects) -> bool:
-    """Whether the claim is bound only when a pod that uses it is placed."""
-    found = objects.volume_class(claim)
-    return not claim.volume and found is not None and found.waits

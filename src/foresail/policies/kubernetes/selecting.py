@@ -1,13 +1,16 @@
-"""Which nodes and pods a selector means: masks over all nodes, worked out once for each distinct label value."""
+"""Which nodes a selector means: masks over all nodes and domains, worked out once as long as the nodes stay."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from foresail.core.kubernetes import KubernetesPod, NodeTerm, Requirement, Selector
-from foresail.core.model import Ints, Mask, Pod
+from foresail.core.kubernetes import KubernetesPod, NodeTerm, Requirement
+from foresail.core.model import Ints, Mask, Pod, Rows, Shape
 from foresail.core.table import NodeTable
 
 NOTHING_SPECIAL = KubernetesPod()
@@ -16,27 +19,41 @@ NOTHING_SPECIAL = KubernetesPod()
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 
-_MASKS: WeakKeyDictionary[NodeTable, tuple[int, dict[Requirement, Mask]]] = WeakKeyDictionary()
+_MOST_REMEMBERED = 1 << 14
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
-def special(pod: Pod) -> KubernetesPod:
+def remembered(work_out: Callable[[NodeTable, Key], Value]) -> Callable[[NodeTable, Key], Value]:
+    """Work an answer out once, as long as neither nodes nor objects of the cluster change. Nobody may write to it."""
+    known: WeakKeyDictionary[NodeTable, tuple[int, dict[Key, Value]]] = WeakKeyDictionary()
+
+    @functools.wraps(work_out)
+    def answer(table: NodeTable, key: Key) -> Value:
+        structure, answers = known.get(table, (-1, {}))
+        if structure != table.structure or len(answers) > _MOST_REMEMBERED:
+            answers = {}
+            known[table] = (table.structure, answers)
+        if key not in answers:
+            answers[key] = work_out(table, key)
+        return answers[key]
+
+    return answer
+
+
+def special(pod: Pod | Shape) -> KubernetesPod:
     """What only Kubernetes says of a pod."""
     return pod.spec.kubernetes or NOTHING_SPECIAL
 
 
+@remembered
 def nodes_with(table: NodeTable, requirement: Requirement) -> Mask:
     """Nodes whose labels meet a requirement; shape (all nodes,)."""
-    structure, masks = _MASKS.get(table, (-1, {}))
-    if structure != table.structure:
-        masks = {}
-        _MASKS[table] = (table.structure, masks)
-    mask = masks.get(requirement)
-    if mask is None:
-        accepted = [requirement.accepts(value) for value in table.label_values(requirement.key)]
-        # A node without the label has code -1, which is the last place.
-        accepted.append(requirement.accepts(None))
-        mask = masks[requirement] = np.array(accepted, dtype=np.bool_)[table.label(requirement.key)]
-    return mask
+    accepted = [requirement.accepts(value) for value in table.label_values(requirement.key)]
+    # A node without the label has code -1, which is the last place.
+    accepted.append(requirement.accepts(None))
+    return np.array(accepted, dtype=np.bool_)[table.label(requirement.key)]
 
 
 def nodes_with_all(table: NodeTable, requirements: tuple[Requirement, ...]) -> Mask:
@@ -68,29 +85,55 @@ def nodes_of_terms(table: NodeTable, terms: tuple[NodeTerm, ...] | None, *, by_n
     return mask
 
 
-def nodes_wanted(pod: Pod, table: NodeTable) -> Mask:
+def wants_any_node(shape: Shape) -> bool:
+    """Whether the pod names no nodes, neither by a selector nor by a required node affinity."""
+    return not shape.spec.node_selector and special(shape).required_nodes is None
+
+
+@remembered
+def nodes_wanted(table: NodeTable, shape: Shape) -> Mask:
     """Nodes that the pod's selector and its required node affinity allow; shape (all nodes,)."""
-    selected = tuple(Requirement(key, "In", (value,)) for key, value in pod.spec.node_selector)
-    return nodes_with_all(table, selected) & nodes_of_terms(table, special(pod).required_nodes)
+    selected = tuple(Requirement(key, "In", (value,)) for key, value in shape.spec.node_selector)
+    return nodes_with_all(table, selected) & nodes_of_terms(table, special(shape).required_nodes)
 
 
-def pods_by_node(table: NodeTable, namespace: str, selector: Selector | None) -> Ints:
-    """Pods of a namespace that a selector means, without those that are ending; shape (all nodes,)."""
-    if selector is None or not selector.requirements:
-        # Spreading takes an empty selector for one that counts nobody, though the pod itself meets it.
-        return np.zeros(table.count, dtype=np.int64)
-    tenants = table.tenants
-    return tenants.count(
-        rows
-        for pods, rows in tenants.labels.items()
-        if pods.namespace == namespace and not pods.terminating and selector.selects(dict(pods.labels))
-    )
+class Domains(NamedTuple):
+    """Which nodes share a value of a label, and which of them count."""
+
+    of: Ints
+    """Number of each node's domain, -1 for none: in what is kept by domain that is the last place."""
+    counted: Ints
+    """The same, with the last place for nodes that do not count."""
+    eligible: Ints
+    """The domains with a node that counts."""
+    size: int
+    alone: bool
+    """Whether every node is a domain of its own, and counts; as hosts are."""
+
+    def sums(self, by_node: Ints) -> Ints:
+        """Sums over the nodes of each domain that count; one more place, for no domain, holds 0."""
+        sums = np.bincount(self.counted, weights=by_node, minlength=self.size + 1).astype(np.int64)
+        sums[-1] = 0
+        return sums
+
+    def near(self, by_node: Ints, rows: Rows) -> Ints:
+        """What these rows have in their domains, 0 without one; shape (rows,)."""
+        return by_node[rows] if self.alone else self.sums(by_node)[self.of[rows]]
 
 
-def sum_by_domain(table: NodeTable, topology_key: str, by_node: Ints, among: Mask | None = None) -> Ints:
-    """Sums over the nodes that share a value of a label, by the label's code; one more place, for no label, holds 0."""
-    codes = table.label(topology_key)
-    counted = codes >= 0 if among is None else among & (codes >= 0)
-    sums = np.zeros(len(table.label_values(topology_key)) + 1, dtype=np.int64)
-    np.add.at(sums, codes[counted], by_node[counted])
-    return sums
+def domains_among(table: NodeTable, topology_key: str, among: Mask) -> Domains:
+    """The domains of a topology, where only these nodes count."""
+    return domains(table, topology_key) if among.all() else _domains(table, topology_key, among)
+
+
+@remembered
+def domains(table: NodeTable, topology_key: str) -> Domains:
+    """The domains of a topology, where all nodes count."""
+    return _domains(table, topology_key, np.ones(table.count, dtype=np.bool_))
+
+
+def _domains(table: NodeTable, topology_key: str, among: Mask) -> Domains:
+    of, size = table.label(topology_key), len(table.label_values(topology_key))
+    counts = among & (of >= 0)
+    eligible = np.unique(of[counts])
+    return Domains(of, np.where(counts, of, size), eligible, size, alone=len(eligible) == table.count)

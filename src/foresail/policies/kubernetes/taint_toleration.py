@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from foresail.core.model import Nodes, Pod, Scores
+from foresail.core.model import Ints, Nodes, Pod, Scores, Shape
+from foresail.core.table import NodeTable
 from foresail.policies.fit import Taints
-from foresail.policies.kubernetes.scaling import by_largest
+from foresail.policies.kubernetes.scaling import BEST, by_largest
+from foresail.policies.kubernetes.selecting import remembered
 
 
 class KubeTaintTolerationFilter(Taints):
@@ -25,16 +27,24 @@ class KubeTaintTolerationScore:
     keeps_best = False
 
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
-        tolerations = pod.spec.tolerations
-        untolerated = [
-            sum(
-                taint.effect == "PreferNoSchedule"
-                and not any(toleration.tolerates(taint) for toleration in tolerations)
-                for taint in taints
-            )
-            for taints in nodes.table.taint_sets
-        ]
-        return np.array(untolerated, dtype=np.int64)[nodes.taint_set]
+        return _untolerated(nodes.table, pod.shape)[nodes.taint_set]
+
+    def same_for_all(self, pod: Pod, nodes: Nodes) -> float | None:
+        return None if _untolerated(nodes.table, pod.shape).any() else float(BEST)
 
     def normalize(self, _pod: Pod, _nodes: Nodes, raw: Scores) -> Scores:
         return by_largest(raw, reverse=True)
+
+
+@remembered
+def _untolerated(table: NodeTable, shape: Shape) -> Ints:
+    """PreferNoSchedule taints that the pod does not tolerate, in each set of taints."""
+    tolerations = shape.spec.tolerations
+    counts = [
+        sum(
+            taint.effect == "PreferNoSchedule" and not any(toleration.tolerates(taint) for toleration in tolerations)
+            for taint in taints
+        )
+        for taints in table.taint_sets
+    ]
+    return np.array(counts, dtype=np.int64)

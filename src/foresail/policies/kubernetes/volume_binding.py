@@ -7,6 +7,7 @@ import numpy as np
 from foresail.core.model import Codes, Mask, Nodes, Pod
 from foresail.core.objects import Claim, ClusterObjects, StorageClass, Volume
 from foresail.core.table import NodeTable
+from foresail.core.volumes import VolumePlan
 from foresail.policies.kubernetes.selecting import nodes_of_terms, nodes_with_all, special
 
 _OUT_OF_REACH, _NOT_FOUND, _NO_SPACE, _GONE = 1, 2, 4, 8
@@ -27,6 +28,7 @@ class KubeVolumeBinding:
     """
 
     row_wise = True
+    curable = False
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:
         table, objects = nodes.table, nodes.table.objects
@@ -36,7 +38,7 @@ class KubeVolumeBinding:
         for claim in claims:
             if claim.bound:
                 volume = objects.volumes.get(claim.volume)
-                missed = np.ones(table.count, dtype=np.bool_) if volume is None else ~_reaching(table, volume)
+                missed = np.ones(table.count, dtype=np.bool_) if volume is None else ~reaching(table, volume)
                 codes[missed & (codes == 0)] = _GONE if volume is None else _OUT_OF_REACH
         unbound = [claim for claim in claims if not claim.bound]
         if unbound:
@@ -50,12 +52,12 @@ class KubeVolumeBinding:
         return not special(pod).claims
 
 
-def _reaching(table: NodeTable, volume: Volume) -> Mask:
+def reaching(table: NodeTable, volume: Volume) -> Mask:
+    """Nodes from which the volume can be used; shape (all nodes,)."""
     return nodes_of_terms(table, volume.nodes, by_name=False)
 
 
 def _unbound_codes(table: NodeTable, unbound: list[Claim]) -> Codes:
-    objects = table.objects
     # A claim that has been given a node is made there and nowhere else.
     elsewhere = np.zeros(table.count, dtype=np.bool_)
     for claim in unbound:
@@ -64,11 +66,7 @@ def _unbound_codes(table: NodeTable, unbound: list[Claim]) -> Codes:
     missing: list[tuple[Claim, Mask]] = [
         (claim, np.ones(table.count, dtype=np.bool_)) for claim in unbound if claim.selected_node
     ]
-    free = {name: np.ones(table.count, dtype=np.bool_) for name in sorted(objects.volumes)}
-    to_find = sorted(
-        (claim for claim in unbound if not claim.selected_node), key=lambda claim: claim.request_bytes or 0
-    )
-    missing += [(claim, ~_take_volume(table, claim, free)) for claim in to_find]
+    missing += [(claim, ~_anywhere(table, found)) for claim, found in _find_volumes(table, unbound)]
     codes = np.zeros(table.count, dtype=np.uint8)
     for claim, wanted in missing:
         # The first claim that cannot be made decides; those after it are not looked at.
@@ -76,9 +74,44 @@ def _unbound_codes(table: NodeTable, unbound: list[Claim]) -> Codes:
     return np.where(elsewhere, _NOT_FOUND, codes).astype(np.uint8)
 
 
-def _take_volume(table: NodeTable, claim: Claim, free: dict[str, Mask]) -> Mask:
-    """Nodes where a volume is found for the claim, which is then no longer free there."""
-    found = np.zeros(table.count, dtype=np.bool_)
+def plan_volumes(pod: Pod, table: NodeTable, row: int) -> VolumePlan:
+    """What the pod's unbound claims get on the node of a row, as the filter assumed when it let the pod there."""
+    objects = table.objects
+    found = [objects.claim(pod.spec.namespace, volume.claim) for volume in special(pod).claims]
+    named = {(claim.namespace, claim.name): claim for claim in found if claim is not None and not claim.bound}
+    unbound = [claim for claim in named.values() if objects.binds_later(claim)]
+    if not unbound:
+        return VolumePlan()
+    static = [
+        (claim, volume) for claim, taken in _find_volumes(table, unbound) for volume, where in taken if where[row]
+    ]
+    matched = {claim.name for claim, _ in static}
+    return VolumePlan(tuple(static), tuple(claim for claim in unbound if claim.name not in matched))
+
+
+Found = list[tuple[Volume, Mask]]
+"""Volumes that a claim may get, each with the nodes where it does."""
+
+
+def _find_volumes(table: NodeTable, unbound: list[Claim]) -> list[tuple[Claim, Found]]:
+    """Volumes for the claims that may have one that exists, small claims first."""
+    free = {name: np.ones(table.count, dtype=np.bool_) for name in sorted(table.objects.volumes)}
+    to_find = sorted(
+        (claim for claim in unbound if not claim.selected_node), key=lambda claim: claim.request_bytes or 0
+    )
+    return [(claim, _take_volume(table, claim, free)) for claim in to_find]
+
+
+def _anywhere(table: NodeTable, found: Found) -> Mask:
+    where = np.zeros(table.count, dtype=np.bool_)
+    for _, taken in found:
+        where |= taken
+    return where
+
+
+def _take_volume(table: NodeTable, claim: Claim, free: dict[str, Mask]) -> Found:
+    """The volumes that the claim gets, which are then no longer free there."""
+    missing = np.ones(table.count, dtype=np.bool_)
     volumes = [table.objects.volumes[name] for name in free]
     of_class = [volume for volume in volumes if volume.storage_class == claim.storage_class]
     suited = [volume for volume in of_class if _suits(volume, claim)]
@@ -90,10 +123,13 @@ def _take_volume(table: NodeTable, claim: Claim, free: dict[str, Mask]) -> Mask:
         candidates = sorted(
             (volume for volume in suited if _is_free_for(volume, claim)), key=lambda volume: volume.capacity_bytes
         )
+    found: Found = []
     for volume in candidates:
-        taken = ~found & free[volume.name] & _reaching(table, volume)
-        free[volume.name] &= ~taken
-        found |= taken
+        taken = missing & free[volume.name] & reaching(table, volume)
+        if taken.any():
+            free[volume.name] &= ~taken
+            missing &= ~taken
+            found.append((volume, taken))
     return found
 
 

@@ -24,6 +24,7 @@ class KubeVolumeLimits:
     """
 
     row_wise = True
+    only_worsens = True
     reason = "node(s) exceed max volume count"
 
     def passes(self, pod: Pod, nodes: Nodes) -> Mask:

@@ -23,6 +23,7 @@ class KubeVolumeRestrictions:
     """
 
     row_wise = False
+    only_worsens = True
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:
         tenants = nodes.table.tenants
