@@ -138,6 +138,9 @@ MIXED = """
     """
 
 
+CLOSED_TO_PODS = KubernetesNode(takes_no_pods=True)
+
+
 def test_a_mixed_file_gives_its_nodes_and_its_pods(tmp_path):
     path = make_file(tmp_path, MIXED)
     assert read_nodes(path) == (
@@ -154,7 +157,9 @@ def test_a_mixed_file_gives_its_nodes_and_its_pods(tmp_path):
                 extended=(("ephemeral-storage", 2**40),),
                 unschedulable=True,
             ),
-            NodeSpec("gpu-b", 8000, 10**9, 2, "A10", labels=(("nvidia.com/gpu.product", "A10"),)),
+            NodeSpec(
+                "gpu-b", 8000, 10**9, 2, "A10", labels=(("nvidia.com/gpu.product", "A10"),), kubernetes=CLOSED_TO_PODS
+            ),
         ],
         0,
     )
@@ -202,7 +207,12 @@ def test_all_json_shapes_give_the_same(tmp_path, shape):
     }[shape]
     for name in ("nodes.json", "nodes"):
         path = make_file(tmp_path, text, name)
-        assert read_nodes(path)[0] == [NodeSpec("a", 1000, 0), NodeSpec("b", 1000, 0)]
+        assert read_nodes(path)[0] == [NodeSpec(name, 1000, 0, kubernetes=CLOSED_TO_PODS) for name in "ab"]
+
+
+def test_a_node_that_states_no_status_is_not_closed_to_pods(tmp_path):
+    path = make_file(tmp_path, json.dumps({"kind": "Node", "metadata": {"name": "a"}}), "nodes.json")
+    assert read_nodes(path)[0] == [NodeSpec("a", 0, 0)]
 
 
 def test_gangs_come_from_labels_and_from_the_scheduling_group(tmp_path):
@@ -239,7 +249,6 @@ def test_what_placement_does_not_honour_is_told_once_with_counts(tmp_path):
             "pods_by_field": {
                 "spec.nodeName": 2,
                 "spec.schedulingGates": 1,
-                "spec.tolerations with operator Gt": 1,
             },
         }
     ]
@@ -357,7 +366,7 @@ def test_a_gang_that_can_never_start_is_told(tmp_path):
         ),
         (make_pod(priorityClassName="high"), r'priorityClassName is "high"; add the PriorityClass'),
         (make_pod(labels={"on": True}), r"metadata.labels.on is true, not text; write it in quotes"),
-        (make_pod(tolerations=[{"operator": "Any"}]), r'spec.tolerations\[0\].operator is "Any"; write Equal or'),
+        (make_pod(tolerations=[{"operator": "Any"}]), r'spec.tolerations\[0\].operator is "Any"; write Equal, E'),
         (make_pod(annotations={"foresail.dev/duration-s": "-1"}), r'duration-s is "-1"; write seconds, 0 or more'),
         (make_pod(annotations={"foresail.dev/duration-s": "nan"}), r'duration-s is "nan"; write seconds'),
         (make_pod(annotations={"foresail.dev/arrival-s": "inf"}), r'arrival-s is "inf"; write seconds'),
@@ -482,7 +491,11 @@ def sorted_pairs(values):
 
 TAINTS = st.builds(Taint, KEYS, WORDS | st.just(""), st.sampled_from(["NoSchedule", "PreferNoSchedule", "NoExecute"]))
 TOLERATIONS = st.builds(
-    Toleration, KEYS | st.just(""), st.sampled_from(["Equal", "Exists"]), WORDS | st.just(""), WORDS | st.just("")
+    Toleration,
+    KEYS | st.just(""),
+    st.sampled_from(["Equal", "Exists", "Gt", "Lt"]),
+    WORDS | st.just(""),
+    WORDS | st.just(""),
 )
 MODEL_LABELS = st.dictionaries(st.sampled_from([GPU_MODEL, "nvidia.com/gpu.product"]), WORDS | st.just(""))
 NODES = st.builds(

@@ -16,11 +16,12 @@ from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Taint, 
 from foresail.errors import InputError, did_you_mean
 from foresail.logs import get_logger
 from foresail.traces.documents import Found, objects
+from foresail.traces.kubernetes_gangs import Limits, annotated_limits, gang_named, pod_group
 from foresail.traces.kubernetes_pod import ignored_fields, pod_spec, pod_times
 from foresail.traces.kubernetes_terms import items, texts
 from foresail.traces.kubernetes_values import (
     ADDED_MODEL_LABEL,
-    GANG,
+    ANY_NUMBER_OF_PODS,
     GANG_MIN,
     GANG_TIMEOUT_S,
     GPU_COUNT,
@@ -28,7 +29,6 @@ from foresail.traces.kubernetes_values import (
     GPU_MODEL,
     NVIDIA_GPU,
     OUR_MODEL,
-    POD_GROUP,
     column,
     device_count,
     extended_resources,
@@ -36,7 +36,6 @@ from foresail.traces.kubernetes_values import (
     mapping_or_empty,
     named_metadata,
     qualified,
-    seconds_of,
     string,
     strings,
     whole_number,
@@ -100,11 +99,13 @@ def node_spec(value: Mapping[str, Any]) -> NodeSpec:
         extended=extended_resources(offered, f"status.{where}"),
         # A limit of 0 pods admits none, while max_pods 0 means no limit: such a node is closed.
         unschedulable=bool(spec.get("unschedulable")) or offered.get("pods") == 0,
-        kubernetes=_kubernetes_only(status),
+        kubernetes=_kubernetes_only(
+            status, takes_no_pods=bool(offered) and "pods" not in offered and ANY_NUMBER_OF_PODS not in annotations
+        ),
     )
 
 
-def _kubernetes_only(status: Mapping[str, Any]) -> KubernetesNode | None:
+def _kubernetes_only(status: Mapping[str, Any], *, takes_no_pods: bool) -> KubernetesNode | None:
     found = KubernetesNode(
         images=tuple(
             (name, whole_number(image.get("sizeBytes", 0), f"{place}.sizeBytes"))
@@ -112,6 +113,7 @@ def _kubernetes_only(status: Mapping[str, Any]) -> KubernetesNode | None:
             for name in texts(image.get("names"), f"{place}.names")
         ),
         features=texts(status.get("declaredFeatures"), "status.declaredFeatures"),
+        takes_no_pods=takes_no_pods,
     )
     return None if found == KubernetesNode() else found
 
@@ -141,19 +143,30 @@ def _taint(value: object, index: int) -> Taint:
 
 
 def read_pods(
-    path: str | Path, *, models: frozenset[str] | None = None, skip_bad_rows: bool = False
+    path: str | Path,
+    *,
+    models: frozenset[str] | None = None,
+    skip_bad_rows: bool = False,
+    cluster: Iterable[Found] = (),
 ) -> tuple[Workload, int]:
     """All Pod objects of a file in its order, and how many were dropped (0 unless `skip_bad_rows`).
 
     `models` are the GPU models the cluster has; a pod that names none of them is a bad object. Fields that
-    placement does not honour yet are told once in a warning, with the number of pods that carry them.
+    placement does not honour yet are told once in a warning, with the number of pods that carry them. `cluster` are
+    objects from elsewhere, whose priority classes and pod groups the pods may name.
     """
     path = Path(path)
     bad = _BadObjects(path, skip_bad_rows)
     kinds: Counter[str] = Counter()
     waiting: list[Found] = []
     classes = _PriorityClasses()
-    groups: dict[str, tuple[int | None, float | None]] = {}
+    groups: dict[str, Limits] = {}
+    for found in cluster:
+        if found.kind == "PriorityClass":
+            classes.add(found.value)
+        elif found.kind == "PodGroup":
+            namespace, name, limits = pod_group(found.value)
+            groups[qualified(namespace, name)] = limits
     for found in objects(path):
         kinds[found.kind] += 1
         try:
@@ -162,8 +175,8 @@ def read_pods(
             elif found.kind == "PriorityClass":
                 classes.add(found.value)
             elif found.kind == "PodGroup":
-                name, group = _pod_group(found.value)
-                groups[name] = group
+                namespace, name, limits = pod_group(found.value)
+                groups[qualified(namespace, name)] = limits
         except RequestError as error:
             bad.add(found, error)
     # Priority classes and pod groups may stand after the pods that name them, so pods are read last.
@@ -205,34 +218,13 @@ class _PriorityClasses:
         return self.values[name]
 
 
-def _pod_group(value: Mapping[str, Any]) -> tuple[str, tuple[int | None, float | None]]:
-    metadata, name = named_metadata(value)
-    spec = mapping(value.get("spec"), "spec")
-    policy = mapping(spec.get("schedulingPolicy"), "spec.schedulingPolicy")
-    gang = mapping(policy.get("gang"), "spec.schedulingPolicy.gang")
-    least: int | None = None
-    for place, number in (
-        ("spec.minMember", spec.get("minMember")),
-        ("spec.minCount", spec.get("minCount")),
-        ("spec.schedulingPolicy.gang.minCount", gang.get("minCount")),
-    ):
-        if number is not None:
-            least = whole_number(number, place, least=1)
-    if least is None and "basic" in policy:
-        least = 1  # a basic group has no all-or-nothing rule
-    timeout = spec.get("scheduleTimeoutSeconds")
-    timeout_s = None if timeout is None else seconds_of(timeout, "spec.scheduleTimeoutSeconds")
-    namespace = string(metadata.get("namespace"), "metadata.namespace") or "default"
-    return qualified(namespace, name), (least, timeout_s)
-
-
 class _Pods:
     """Gathers pods into columns; a pod is added whole or not at all."""
 
     def __init__(
         self,
         classes: _PriorityClasses,
-        groups: Mapping[str, tuple[int | None, float | None]],
+        groups: Mapping[str, Limits],
         models: frozenset[str] | None,
     ) -> None:
         self.classes = classes
@@ -248,7 +240,7 @@ class _Pods:
         self._priority: list[int] = []
         self._gang_of: list[int] = []
         self._gangs: dict[str, int] = {}
-        self._gang_limits: list[tuple[int | None, float | None]] = []
+        self._gang_limits: list[Limits] = []
 
     def add(self, value: Mapping[str, Any]) -> None:
         metadata, short = named_metadata(value)
@@ -260,7 +252,7 @@ class _Pods:
         labels = strings(metadata.get("labels"), "metadata.labels")
         annotations = strings(metadata.get("annotations"), "metadata.annotations")
         ignored: set[str] = set()
-        asked = pod_spec(spec, metadata, labels, annotations, namespace, ignored)
+        asked = pod_spec(spec, metadata, labels, annotations, namespace)
         self._check_models(asked.gpu_models if asked.gpu_count else ())
         priority = self.classes.priority(spec)
         arrival_s, created, duration_s = pod_times(metadata, annotations)
@@ -318,29 +310,19 @@ class _Pods:
 
     def _gang(
         self, spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str], namespace: str
-    ) -> tuple[str, tuple[int | None, float | None]]:
-        group = mapping(spec.get("schedulingGroup"), "spec.schedulingGroup")
-        short = (
-            string(group.get("podGroupName"), "spec.schedulingGroup.podGroupName")
-            or labels.get(POD_GROUP)
-            or labels.get(GANG)
-        )
-        if not short:
-            return "", (None, None)
-        gang = qualified(namespace, short)
+    ) -> tuple[str, Limits]:
+        named = gang_named(spec, labels, namespace)
+        if named is None:
+            return "", Limits()
+        gang = qualified(namespace, named.name)
         if gang in self.groups:
             return gang, self.groups[gang]
-        least = timeout_s = None
-        if GANG_MIN in annotations:
-            least = whole_number(annotations[GANG_MIN], f"metadata.annotations.{GANG_MIN}", least=1)
-        if GANG_TIMEOUT_S in annotations:
-            timeout_s = seconds_of(annotations[GANG_TIMEOUT_S], f"metadata.annotations.{GANG_TIMEOUT_S}")
-        limits = (least, timeout_s)
+        limits = annotated_limits(annotations)
         before = self._gang_limits[self._gangs[gang]] if gang in self._gangs else limits
         if before != limits:
             raise RequestError(
-                f'metadata.annotations.{GANG_MIN} and {GANG_TIMEOUT_S} of gang "{gang}" are {limits} here and {before} '
-                "on an earlier member; give all members the same"
+                f'metadata.annotations.{GANG_MIN} and {GANG_TIMEOUT_S} of gang "{gang}" are {tuple(limits)} here and '
+                f"{tuple(before)} on an earlier member; give all members the same"
             )
         return gang, limits
 

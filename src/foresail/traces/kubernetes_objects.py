@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from foresail.core.kubernetes import Requirement, Selector
-from foresail.core.objects import Claim, ClusterObjects, StorageCapacity, StorageClass, Volume
+from foresail.core.objects import Claim, ClusterObjects, DisruptionBudget, StorageCapacity, StorageClass, Volume
 from foresail.errors import InputError
 from foresail.traces.documents import objects, read_text
 from foresail.traces.kubernetes_terms import items, node_terms, selector, texts
 from foresail.traces.kubernetes_values import named_metadata, string, strings, whole_number
 from foresail.traces.quantity import QuantityError, RequestError, mapping, units
 
-_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-_BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 def read_objects(path: str | Path, found: ClusterObjects | None = None) -> ClusterObjects:
@@ -35,45 +35,78 @@ def read_objects(path: str | Path, found: ClusterObjects | None = None) -> Clust
 
 
 def put_object(found: ClusterObjects, kind: str, value: Mapping[str, Any]) -> bool:
-    """Add an object, or replace the one of its name; False for a kind that placing pods does not look at."""
-    put = _KINDS.get(kind)
-    if put is None:
+    """Add an object, or replace the one of its name; False if that changes nothing that placing pods looks at."""
+    known = _KINDS.get(kind)
+    if known is None:
         return False
     metadata, name = named_metadata(value)
-    put(found, name, metadata, value)
+    key = known.key(metadata, name)
+    entry = known.read(name, metadata, value)
+    return _drop(found, known, key) if entry is None else _put(found, known, key, entry)
+
+
+def drop_object(found: ClusterObjects, kind: str, value: Mapping[str, Any]) -> bool:
+    """Take an object out; False if that changes nothing that placing pods looks at."""
+    known = _KINDS.get(kind)
+    if known is None:
+        return False
+    metadata, name = named_metadata(value)
+    return _drop(found, known, known.key(metadata, name))
+
+
+def keep_objects(found: ClusterObjects, kind: str, values: Iterable[Mapping[str, Any]]) -> bool:
+    """Take out all objects of a kind but these; False if that changes nothing."""
+    known = _KINDS[kind]
+    keys = {known.key(*named_metadata(value)) for value in values}
+    table = getattr(found, known.field)
+    gone = [key for key in table if key not in keys and known.owns(key)]
+    for key in gone:
+        _drop(found, known, key)
+    return bool(gone)
+
+
+def _put(found: ClusterObjects, known: _Kind, key: Hashable, entry: object) -> bool:
+    table = getattr(found, known.field)
+    if isinstance(table, set):
+        changed = key not in table
+        table.add(key)
+        return changed
+    changed = table.get(key) != entry
+    table[key] = entry
+    return bool(changed)
+
+
+def _drop(found: ClusterObjects, known: _Kind, key: Hashable) -> bool:
+    table = getattr(found, known.field)
+    if key not in table:
+        return False
+    if isinstance(table, set):
+        table.discard(key)
+    else:
+        del table[key]
     return True
 
 
-def _namespace(found: ClusterObjects, name: str, metadata: Mapping[str, Any], _value: Mapping[str, Any]) -> None:
-    found.namespaces[name] = strings(metadata.get("labels"), "metadata.labels")
+def _namespace(_name: str, metadata: Mapping[str, Any], _value: Mapping[str, Any]) -> dict[str, str]:
+    return strings(metadata.get("labels"), "metadata.labels")
 
 
-def _service(found: ClusterObjects, name: str, metadata: Mapping[str, Any], value: Mapping[str, Any]) -> None:
-    key = (_namespace_of(metadata), name)
-    found.services.pop(key, None)
+def _service(_name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, str] | None:
     # A service without a selector selects nothing; an empty one would select everything but says nothing about it.
-    if chosen := strings(mapping(value.get("spec"), "spec").get("selector"), "spec.selector"):
-        found.services[key] = chosen
+    return strings(mapping(value.get("spec"), "spec").get("selector"), "spec.selector") or None
 
 
-def _controller(kind: str) -> Callable[[ClusterObjects, str, Mapping[str, Any], Mapping[str, Any]], None]:
-    def put(found: ClusterObjects, name: str, metadata: Mapping[str, Any], value: Mapping[str, Any]) -> None:
-        stated = mapping(value.get("spec"), "spec").get("selector")
-        if kind == "ReplicationController":
-            exact = strings(stated, "spec.selector")
-            chosen: Selector | None = Selector(tuple(Requirement(key, "In", (text,)) for key, text in exact.items()))
-        else:
-            chosen = selector(stated, "spec.selector")
-        key = (kind, _namespace_of(metadata), name)
-        found.controllers.pop(key, None)
-        if chosen is not None:
-            found.controllers[key] = chosen
-
-    return put
+def _controller(_name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> Selector | None:
+    return selector(mapping(value.get("spec"), "spec").get("selector"), "spec.selector")
 
 
-def _storage_class(found: ClusterObjects, name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> None:
-    found.storage_classes[name] = StorageClass(
+def _replication_controller(_name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> Selector:
+    exact = strings(mapping(value.get("spec"), "spec").get("selector"), "spec.selector")
+    return Selector(tuple(Requirement(key, "In", (text,)) for key, text in exact.items()))
+
+
+def _storage_class(name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> StorageClass:
+    return StorageClass(
         name=name,
         provisioner=string(value.get("provisioner"), "provisioner"),
         waits=value.get("volumeBindingMode") == "WaitForFirstConsumer",
@@ -87,12 +120,12 @@ def _storage_class(found: ClusterObjects, name: str, _metadata: Mapping[str, Any
     )
 
 
-def _volume(found: ClusterObjects, name: str, metadata: Mapping[str, Any], value: Mapping[str, Any]) -> None:
+def _volume(name: str, metadata: Mapping[str, Any], value: Mapping[str, Any]) -> Volume:
     spec = mapping(value.get("spec"), "spec")
     claim = mapping(spec.get("claimRef"), "spec.claimRef")
     csi = mapping(spec.get("csi"), "spec.csi")
     affinity = mapping(spec.get("nodeAffinity"), "spec.nodeAffinity")
-    found.volumes[name] = Volume(
+    return Volume(
         name=name,
         capacity_bytes=_bytes(spec.get("capacity"), "spec.capacity") or 0,
         storage_class=_class(metadata, spec),
@@ -115,13 +148,13 @@ def _volume(found: ClusterObjects, name: str, metadata: Mapping[str, Any], value
     )
 
 
-def _claim(found: ClusterObjects, name: str, metadata: Mapping[str, Any], value: Mapping[str, Any]) -> None:
+def _claim(name: str, metadata: Mapping[str, Any], value: Mapping[str, Any]) -> Claim:
     spec = mapping(value.get("spec"), "spec")
     annotations = strings(metadata.get("annotations"), "metadata.annotations")
     requests = mapping(spec.get("resources"), "spec.resources").get("requests")
     namespace = _namespace_of(metadata)
     volume = string(spec.get("volumeName"), "spec.volumeName")
-    found.claims[namespace, name] = Claim(
+    return Claim(
         namespace=namespace,
         name=name,
         uid=string(metadata.get("uid"), "metadata.uid"),
@@ -131,43 +164,41 @@ def _claim(found: ClusterObjects, name: str, metadata: Mapping[str, Any], value:
         mode=string(spec.get("volumeMode"), "spec.volumeMode") or "Filesystem",
         selector=selector(spec.get("selector"), "spec.selector"),
         volume=volume,
-        bound=bool(volume) and _BIND_COMPLETED in annotations,
-        selected_node=annotations.get(_SELECTED_NODE, ""),
+        bound=bool(volume) and BIND_COMPLETED in annotations,
+        selected_node=annotations.get(SELECTED_NODE, ""),
         phase=string(mapping(value.get("status"), "status").get("phase"), "status.phase") or "Pending",
         attributes_class=string(spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"),
         deleting=bool(metadata.get("deletionTimestamp")),
     )
 
 
-def _csi_node(found: ClusterObjects, name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> None:
+def _csi_node(_name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, int]:
     limits = {}
     for place, driver in items(mapping(value.get("spec"), "spec").get("drivers"), "spec.drivers"):
         count = mapping(driver.get("allocatable"), f"{place}.allocatable").get("count")
         if count is not None:
             limits[string(driver.get("name"), f"{place}.name")] = whole_number(count, f"{place}.allocatable.count")
-    found.volume_limits[name] = limits
+    return limits
 
 
-def _csi_driver(found: ClusterObjects, name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> None:
-    found.drivers_with_capacity.discard(name)
-    if mapping(value.get("spec"), "spec").get("storageCapacity") is True:
-        found.drivers_with_capacity.add(name)
+def _csi_driver(_name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> bool | None:
+    return True if mapping(value.get("spec"), "spec").get("storageCapacity") is True else None
 
 
-def _capacity(found: ClusterObjects, name: str, metadata: Mapping[str, Any], value: Mapping[str, Any]) -> None:
+def _capacity(_name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> StorageCapacity:
     # The largest single volume is the nearer truth where the driver tells it.
     field = "maximumVolumeSize" if value.get("maximumVolumeSize") is not None else "capacity"
-    found.capacities[_namespace_of(metadata), name] = StorageCapacity(
+    return StorageCapacity(
         storage_class=string(value.get("storageClassName"), "storageClassName"),
         largest_bytes=None if value.get(field) is None else _quantity(value[field], field),
         nodes=selector(value.get("nodeTopology"), "nodeTopology"),
     )
 
 
-def _attachment(found: ClusterObjects, name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> None:
+def _attachment(_name: str, _metadata: Mapping[str, Any], value: Mapping[str, Any]) -> tuple[str, str, str]:
     spec = mapping(value.get("spec"), "spec")
     volume = mapping(spec.get("source"), "spec.source").get("persistentVolumeName")
-    found.attachments[name] = (
+    return (
         string(spec.get("nodeName"), "spec.nodeName"),
         string(spec.get("attacher"), "spec.attacher"),
         string(volume, "spec.source.persistentVolumeName"),
@@ -180,7 +211,7 @@ def _namespace_of(metadata: Mapping[str, Any]) -> str:
 
 def _class(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     annotations = strings(metadata.get("annotations"), "metadata.annotations")
-    return annotations.get(_BETA_CLASS, string(spec.get("storageClassName"), "spec.storageClassName"))
+    return annotations.get(BETA_CLASS, string(spec.get("storageClassName"), "spec.storageClassName"))
 
 
 def _bytes(amounts: object, place: str) -> int | None:
@@ -195,17 +226,60 @@ def _quantity(value: object, place: str) -> int:
         raise RequestError(f"{place} {error}") from None
 
 
-_KINDS: dict[str, Callable[[ClusterObjects, str, Mapping[str, Any], Mapping[str, Any]], None]] = {
-    "Namespace": _namespace,
-    "Service": _service,
-    "ReplicaSet": _controller("ReplicaSet"),
-    "ReplicationController": _controller("ReplicationController"),
-    "StatefulSet": _controller("StatefulSet"),
-    "StorageClass": _storage_class,
-    "PersistentVolume": _volume,
-    "PersistentVolumeClaim": _claim,
-    "CSINode": _csi_node,
-    "CSIDriver": _csi_driver,
-    "CSIStorageCapacity": _capacity,
-    "VolumeAttachment": _attachment,
+def _budget(name: str, metadata: Mapping[str, Any], value: Mapping[str, Any]) -> DisruptionBudget:
+    status = mapping(value.get("status"), "status")
+    return DisruptionBudget(
+        namespace=_namespace_of(metadata),
+        name=name,
+        selector=selector(mapping(value.get("spec"), "spec").get("selector"), "spec.selector"),
+        allowed=whole_number(status.get("disruptionsAllowed", 0), "status.disruptionsAllowed"),
+        disrupted=frozenset(mapping(status.get("disruptedPods"), "status.disruptedPods")),
+    )
+
+
+def _by_name(_metadata: Mapping[str, Any], name: str) -> Hashable:
+    return name
+
+
+def _by_namespace(metadata: Mapping[str, Any], name: str) -> Hashable:
+    return _namespace_of(metadata), name
+
+
+def _any_key(_key: Any) -> bool:
+    return True
+
+
+class _Kind(NamedTuple):
+    """Where objects of a kind are kept, under which key, and how they are read; None for one that is not kept."""
+
+    field: str
+    read: Callable[[str, Mapping[str, Any], Mapping[str, Any]], object]
+    key: Callable[[Mapping[str, Any], str], Hashable] = _by_name
+    owns: Callable[[Any], bool] = _any_key
+    """Whether a key of the field is one of this kind."""
+
+
+def _controllers(kind: str, read: Callable[[str, Mapping[str, Any], Mapping[str, Any]], object]) -> _Kind:
+    return _Kind(
+        "controllers",
+        read,
+        lambda metadata, name: (kind, _namespace_of(metadata), name),
+        lambda key: bool(key[0] == kind),
+    )
+
+
+_KINDS: dict[str, _Kind] = {
+    "Namespace": _Kind("namespaces", _namespace),
+    "Service": _Kind("services", _service, _by_namespace),
+    "ReplicaSet": _controllers("ReplicaSet", _controller),
+    "ReplicationController": _controllers("ReplicationController", _replication_controller),
+    "StatefulSet": _controllers("StatefulSet", _controller),
+    "StorageClass": _Kind("storage_classes", _storage_class),
+    "PersistentVolume": _Kind("volumes", _volume),
+    "PersistentVolumeClaim": _Kind("claims", _claim, _by_namespace),
+    "CSINode": _Kind("volume_limits", _csi_node),
+    "CSIDriver": _Kind("drivers_with_capacity", _csi_driver),
+    "CSIStorageCapacity": _Kind("capacities", _capacity, _by_namespace),
+    "VolumeAttachment": _Kind("attachments", _attachment),
+    "PodDisruptionBudget": _Kind("budgets", _budget, _by_namespace),
 }

@@ -56,7 +56,6 @@ def pod_spec(
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
     namespace: str,
-    ignored: set[str],
 ) -> PodSpec:
     asked = effective_requests(spec)
     cpu_milli, memory_bytes = _cpu_and_memory(asked)
@@ -70,7 +69,7 @@ def pod_spec(
         gpu_models=tuple(model for model in models.split("|") if model),
         extended=extended_resources(asked, "the request for"),
         node_selector=tuple(strings(spec.get("nodeSelector"), "spec.nodeSelector").items()),
-        tolerations=_tolerations(spec, ignored),
+        tolerations=_tolerations(spec),
         # A gang is a column of its own; left among the labels it would give every gang its own spec.
         labels=tuple((key, text) for key, text in labels.items() if key not in {POD_GROUP, GANG}),
         namespace=namespace,
@@ -88,7 +87,6 @@ def pod_spec_of(value: Mapping[str, Any]) -> PodSpec:
         strings(metadata.get("labels"), "metadata.labels"),
         strings(metadata.get("annotations"), "metadata.annotations"),
         string(metadata.get("namespace"), "metadata.namespace") or "default",
-        set(),
     )
 
 
@@ -171,7 +169,7 @@ def _pod_gpus(asked: Amounts, annotations: Mapping[str, str]) -> tuple[int, int]
     return count, milli
 
 
-def _tolerations(spec: Mapping[str, Any], ignored: set[str]) -> tuple[Toleration, ...]:
+def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     taken = []
     for index, value in enumerate(sequence(spec.get("tolerations"), "spec.tolerations")):
         place = f"spec.tolerations[{index}]"
@@ -181,11 +179,8 @@ def _tolerations(spec: Mapping[str, Any], ignored: set[str]) -> tuple[Toleration
             if name in TOLERATION_PARTS
         }
         operator = parts.get("operator") or "Equal"
-        if operator in {"Gt", "Lt"}:
-            ignored.add(f"spec.tolerations with operator {operator}")
-            continue
-        if operator not in {"Equal", "Exists"}:
-            raise RequestError(f'{place}.operator is "{operator}"; write Equal or Exists')
+        if operator not in {"Equal", "Exists", "Gt", "Lt"}:
+            raise RequestError(f'{place}.operator is "{operator}"; write Equal, Exists, Gt or Lt')
         taken.append(Toleration(parts.get("key", ""), operator, parts.get("value", ""), parts.get("effect", "")))
     return tuple(taken)
 

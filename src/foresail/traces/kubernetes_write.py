@@ -18,6 +18,7 @@ from foresail.traces.formats import OBJECT_ENDINGS, YAML_ENDINGS, refuse_other_e
 from foresail.traces.kubernetes_pod import TOLERATION_PARTS
 from foresail.traces.kubernetes_values import (
     ADDED_MODEL_LABEL,
+    ANY_NUMBER_OF_PODS,
     ARRIVAL_S,
     CREATED,
     DELETED,
@@ -98,6 +99,8 @@ def _node_object(node: NodeSpec) -> dict[str, Any]:
     offered: dict[str, str] = {"cpu": f"{node.cpu_milli}m", "memory": str(node.memory_bytes)}
     if node.max_pods:
         offered["pods"] = str(node.max_pods)
+    elif node.kubernetes is None or not node.kubernetes.takes_no_pods:
+        annotations[ANY_NUMBER_OF_PODS] = "true"
     if node.gpu_count:
         offered[GPU_COUNT] = str(node.gpu_count)
         offered[GPU_MILLI] = str(node.gpu_count * WHOLE_GPU_MILLI)
