@@ -293,6 +293,50 @@ def test_faults_after_the_last_pod_is_gone_do_not_prolong_the_run():
     assert (log[-1], result.summary["end_s"]) == ((5, "end", "a"), 5)
 
 
+# --- preemption ------------------------------------------------------------------------------------------------------
+
+URGENT = [("low", 2, 0, 10), ("urgent", 2, 4, 3, {"priority": 1})]
+
+
+def test_without_preemption_more_priority_waits_like_any_other():
+    log, _ = history(make_trace([2], URGENT))
+    assert log == [(0, "start", "low"), (10, "end", "low"), (10, "start", "urgent"), (13, "end", "urgent")]
+
+
+@pytest.mark.parametrize(("after_failure", "end_s"), [("restart", 17), ("resume", 13)])
+def test_a_pod_of_less_priority_makes_way_and_goes_on_later(after_failure, end_s):
+    log, result = history(make_trace([2], URGENT), preemption=True, after_failure=after_failure)
+    assert log == [
+        (0, "start", "low"),
+        (4, "preempt", "urgent"),
+        (4, "evict", "low"),
+        (4, "start", "urgent"),
+        (7, "end", "urgent"),
+        (7, "start", "low"),
+        (end_s, "end", "low"),
+    ]
+    assert column(result, "restarts") == [1, 0]
+    assert column(result, "wait_s") == [3, 0]
+    assert result.summary["evicted"] == 1
+
+
+def test_a_gang_that_restarts_as_a_whole_does_so_when_one_member_makes_way():
+    gang = Gang("g", 2)
+    pods = [("g0", 1, 0, 10, {"gang": "g"}), ("g1", 1, 0, 10, {"gang": "g"}), ("urgent", 1, 4, 3, {"priority": 1})]
+    log, _ = history(make_trace([1, 1], pods, [gang]), preemption=True, gang_restart="all")
+    assert log[2:] == [
+        (4, "preempt", "urgent"),
+        (4, "evict", "g0"),
+        (4, "evict", "g1"),
+        (4, "start", "urgent"),
+        (7, "end", "urgent"),
+        (7, "start", "g0"),
+        (7, "start", "g1"),
+        (17, "end", "g0"),
+        (17, "end", "g1"),
+    ]
+
+
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
@@ -436,6 +480,7 @@ def worlds(draw):
         "gang_restart": draw(st.sampled_from(["member", "all"])),
         "fail_impossible": draw(st.booleans()),
         "backoff": draw(st.sampled_from([Backoff(0, 0), Backoff(1, 10)])),
+        "preemption": draw(st.booleans()),
     }
     return trace, faults, ClockSettings(**options), draw(st.sampled_from(["best-fit", "fgd", "random"]))
 

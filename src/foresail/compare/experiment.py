@@ -13,7 +13,8 @@ from typing import Any
 from foresail.compare.metrics import Metric, default_metrics, find_metric
 from foresail.core.profile import Profile
 from foresail.errors import InputError, OptionError, did_you_mean
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles import load_profile, profile_path
+from foresail.policies.scheduler_configuration import ENDINGS
 from foresail.report.store import manifest_extra
 from foresail.sim.clock import ClockSettings
 from foresail.sim.faults import Faults
@@ -128,7 +129,7 @@ class Experiment:
         if self.protocol != "clock" and self.clock != ClockSettings():
             raise OptionError("the clock settings need --protocol clock; in protocol openb no time passes")
         for policy in self.policies:
-            if "/" in policy and not policy.endswith(".toml"):
+            if "/" in policy and not profile_path(policy).endswith((".toml", *ENDINGS)):
                 raise OptionError(f'policy "{policy}" is a path, but does not end in .toml; profiles are TOML files')
         for name, count in Counter(trace.name for trace in self.traces).items():
             if count > 1:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from foresail.compare.experiment import Experiment, TraceFiles, parse_seeds, traces_of
 from foresail.errors import InputError, OptionError, did_you_mean
+from foresail.policies.scheduler_configuration import ENDINGS
 from foresail.sim.clock import ClockSettings
 from foresail.sim.run import CLOCK_OPTIONS, RunRequest, parse_backoff
 from foresail.toml import read_toml
@@ -30,7 +31,7 @@ KEYS = (
 )
 TRACE_KEYS = ("name", "nodes", "pods")
 _CLOCK_TEXTS = ("after_failure", "gang_restart", "backoff")
-_CLOCK_FLAGS = ("fail_impossible",)
+_CLOCK_FLAGS = ("fail_impossible", "preemption")
 
 T = TypeVar("T")
 
@@ -191,7 +192,7 @@ class _File:
         return tuple(seeds)
 
     def _policy(self, text: str) -> str:
-        return self._file(text, "policies") if text.endswith(".toml") else text
+        return self._file(text, "policies") if text.endswith((".toml", *ENDINGS)) else text
 
     def _file(self, given: Any, key: str) -> str:
         text = self._text(given, key)

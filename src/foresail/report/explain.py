@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from foresail.core.decide import decide
 from foresail.core.explain import Explanation, explain
+from foresail.core.gang import Decide
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.profile import Profile
 from foresail.core.table import NodeTable
 from foresail.errors import InputError, OptionError, ResultsError, did_you_mean
 from foresail.report.results import StoredRun
+from foresail.report.what_if import WhatIfRequest, what_if
 from foresail.sim.run import RunRequest, input_hashes, run
+from foresail.sim.what_if import PROTOCOL as SNAPSHOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,12 @@ class _ThatIsIt(Exception):  # noqa: N818 - ends a repeated run early; it is no 
 
 def explain_stored(stored: StoredRun, pod: str, *, top: int = 5) -> Explained:
     """`pod` is a name, or `#12` for the row of that order where several pods bear one name."""
-    request = _request(stored)
+    rerun = _rerun(stored)
     order = _find(stored, pod)
     name = str(stored.placements["pod"][order])
     node = str(stored.placements["node"][order])
     if stored.protocol == "openb":
-        return Explained(order, 1, node, _repeat(request, _answers(stored, order, top)))
+        return Explained(order, 1, node, _repeat(rerun, _answers(stored, order, top)))
     # A waiting pod is looked at again and again: find the look that settled it first, then stop there.
     attempts = 0
 
@@ -49,7 +52,7 @@ def explain_stored(stored: StoredRun, pod: str, *, top: int = 5) -> Explained:
         attempts += asked.name == name
         return decide(asked, table, profile)
 
-    run(request, decide=count)
+    rerun(count)
     if not attempts:
         reasons = [] if stored.pods is None else stored.pods.filter(stored.pods["pod"] == name)["reason"].to_list()
         raise ResultsError(
@@ -64,22 +67,30 @@ def explain_stored(stored: StoredRun, pod: str, *, top: int = 5) -> Explained:
             raise _ThatIsIt(explain(asked, table, profile, top=top))
         return decide(asked, table, profile)
 
-    return Explained(order, attempts, node, _repeat(request, show_last))
+    return Explained(order, attempts, node, _repeat(rerun, show_last))
 
 
-def _request(stored: StoredRun) -> RunRequest:
+def _rerun(stored: StoredRun) -> Callable[[Decide], object]:
+    """What repeats the run with another `decide`."""
     plain = stored.manifest.get("request")
     if plain is None:
         raise ResultsError(f"{stored.folder}: the manifest has no request, so the run cannot be repeated; run it again")
-    request = RunRequest.from_plain(plain)
     try:
-        found = input_hashes(request)
+        if stored.protocol == SNAPSHOT:
+            asked = WhatIfRequest(**plain)
+            _check_inputs(stored, asked.input_hashes())
+            return lambda watch: what_if(asked, decide=watch)
+        request = RunRequest.from_plain(plain)
+        _check_inputs(stored, input_hashes(request))
     except OSError as error:
         raise InputError(f"cannot be read any more ({error.strerror}); put it back", path=error.filename) from error
+    return lambda watch: run(request, decide=watch)
+
+
+def _check_inputs(stored: StoredRun, found: dict[str, str]) -> None:
     for path, expected in stored.manifest["inputs"].items():
         if found[path] != expected:
             raise InputError("has changed since the run, so its decisions cannot be repeated; run it again", path=path)
-    return request
 
 
 def _find(stored: StoredRun, pod: str) -> int:
@@ -99,7 +110,7 @@ def _find(stored: StoredRun, pod: str) -> int:
     return rows[0]
 
 
-def _answers(stored: StoredRun, order: int, top: int) -> Callable[[Pod, NodeTable, Profile], Placement | NoFit]:
+def _answers(stored: StoredRun, order: int, top: int) -> Decide:
     """A `decide` that reads the earlier answers from the stored run, and shows the one that is asked for."""
     nodes = stored.placements["node"].to_list()
     devices = stored.placements["devices"].to_list()
@@ -116,9 +127,9 @@ def _answers(stored: StoredRun, order: int, top: int) -> Callable[[Pod, NodeTabl
     return answer
 
 
-def _repeat(request: RunRequest, watch: Callable[[Pod, NodeTable, Profile], Placement | NoFit]) -> Explanation:
+def _repeat(rerun: Callable[[Decide], object], watch: Decide) -> Explanation:
     try:
-        run(request, decide=watch)
+        rerun(watch)
     except _ThatIsIt as found:
         return found.explanation
     raise ResultsError(

@@ -20,6 +20,7 @@ from foresail.core.gang import Decide
 from foresail.core.memory import CODES_PER_FILTER
 from foresail.core.model import Pod
 from foresail.core.objects import ClusterObjects
+from foresail.core.preemption import Preempting
 from foresail.core.profile import Profile
 from foresail.core.queue import NO_BACKOFF, Backoff, Queue
 from foresail.core.scheduler import Scheduler
@@ -43,6 +44,7 @@ from foresail.sim.cluster import (
 from foresail.sim.faults import CORDON, FAIL, UNCORDON, Faults
 from foresail.sim.nodes import node_columns
 from foresail.sim.result import RunResult
+from foresail.sim.volumes import look_after_volumes
 from foresail.traces.trace import Trace
 
 _SNAPSHOTS = 1000
@@ -60,13 +62,15 @@ class ClockSettings:
     arrival_scale: float = 1.0
     """Arrival times are multiplied by this: 0.5 makes pods come twice as fast. Durations and faults stay."""
     after_failure: Literal["restart", "resume"] = "restart"
-    """Whether a pod whose node failed starts from its beginning, or goes on where it was."""
+    """Whether a pod that lost its node starts from its beginning, or goes on where it was."""
     gang_restart: Literal["member", "all"] = "member"
     """When a gang loses a member: whether only that one waits again, or the whole gang starts anew together."""
     fail_impossible: bool = True
     """Fail pods at once that would not fit even if every node were empty, instead of letting them wait for ever."""
     backoff: Backoff = NO_BACKOFF
     """How long a pod that fitted nowhere is left alone even when room becomes free."""
+    preemption: bool = False
+    """Whether a pod that fits nowhere may make running pods of less priority wait again."""
     slowdown_threshold_s: float = 10.0
     """Pods that run shorter than this count as this long when their slowdown is worked out."""
 
@@ -103,8 +107,8 @@ def run_clock(
     """One policy, one trace, one seed.
 
     `on_progress` is told (arrivals and ends so far, as many as there can be) now and then. `on_event` is told (time_s,
-    what, pod or node) of everything that happens: start, end, evict and give_up of pods; fail, repair, cordon and
-    uncordon of nodes. `decide` may be one that listens in; a checkpoint brings its own.
+    what, pod or node) of everything that happens: start, end, evict, preempt and give_up of pods; fail, repair, cordon
+    and uncordon of nodes. `decide` may be one that listens in; a checkpoint brings its own.
     """
     settings = settings or ClockSettings()
     if checkpoint is None:
@@ -136,7 +140,7 @@ class _Run:
         # In name order, so that ties, which go to the lowest row, do not depend on how the node list is sorted.
         nodes = sorted(trace.nodes, key=lambda node: node.name)
         self._table = table = NodeTable(nodes, extended=[name for spec in workload.specs for name, _ in spec.extended])
-        table.objects = trace.objects
+        volumes = look_after_volumes(table, trace.objects)
         profile.seed(seed)
         profile.learn(workload, table.all)
         self._shapes = [table.shape(spec) for spec in workload.specs]
@@ -148,9 +152,21 @@ class _Run:
         self._clock = SimClock()
         self._ledger = ledger = Ledger(workload.names, workload.duration_s.tolist())
         self._cluster = SimCluster(
-            table, self._clock, ledger, keeps_progress=settings.after_failure == "resume", on_event=on_event
+            table,
+            self._clock,
+            ledger,
+            keeps_progress=settings.after_failure == "resume",
+            on_event=on_event,
+            evict=self._evict_all,
+            volumes=volumes,
         )
-        self._scheduler = Scheduler(self._cluster, profile, Queue(self._clock, backoff=settings.backoff), decide=decide)
+        self._scheduler = Scheduler(
+            self._cluster,
+            profile,
+            Queue(self._clock, backoff=settings.backoff),
+            decide=decide,
+            preemption=Preempting() if settings.preemption else None,
+        )
         arrivals = [(time_s, ARRIVAL, index, index) for index, time_s in enumerate(workload.arrival_s.tolist())]
         happenings = [(fault.time_s, FAULT, number, number) for number, fault in enumerate(faults.faults)]
         self._cluster.events = sorted(arrivals + happenings)  # what is sorted is a heap
@@ -232,13 +248,13 @@ class _Run:
         else:
             self._table.set_down(row, down=fault.event == FAIL)
         if fault.event == FAIL:
-            self._evict_all(row)
+            self._evict_all(self._cluster.running_on(row))
         elif fault.event != CORDON:
             self._scheduler.node_changed(row)
 
-    def _evict_all(self, row: int) -> None:
+    def _evict_all(self, indices: list[int]) -> None:
         broken: dict[str, Gang] = {}
-        for index in self._cluster.running_on(row):
+        for index in indices:
             gang = self._pods[index].gang
             if gang is not None:
                 broken[gang.name] = gang

@@ -12,8 +12,10 @@ from collections.abc import Callable, Hashable, Sequence
 
 from foresail.core.clock import Clock
 from foresail.core.model import NoFit, Placement, Pod
+from foresail.core.preemption import Preemption
 from foresail.core.spec import Gang
 from foresail.core.table import NodeTable
+from foresail.core.volumes import TakenVolumes
 from foresail.errors import PolicyError
 
 DEPARTURE, FAULT, ARRIVAL = range(3)
@@ -30,6 +32,10 @@ NOT_ARRIVED, WAITING, RUNNING, FINISHED, FAILED = "", "waiting", "running", "fin
 
 def _nobody(_time_s: float, _kind: str, _name: str) -> None:
     pass
+
+
+def _cannot_evict(_indices: list[int]) -> None:
+    raise NotImplementedError("a cluster on which pods preempt others needs evict=")
 
 
 class Ledger:
@@ -78,8 +84,16 @@ class SimCluster:
         *,
         keeps_progress: bool = False,
         on_event: OnEvent | None = None,
+        evict: Callable[[list[int]], None] = _cannot_evict,
+        volumes: TakenVolumes | None = None,
     ) -> None:
-        """`keeps_progress`: an evicted pod goes on where it was, instead of from its beginning."""
+        """`keeps_progress`: an evicted pod goes on where it was, instead of from its beginning.
+
+        `evict` makes running pods wait again; only a scheduler that preempts needs it. `volumes` that a decision took
+        are bound when the pod starts.
+        """
+        self._volumes = volumes
+        self._evict = evict
         self.table = table
         self.ledger = ledger
         self.events: list[Event] = []
@@ -100,6 +114,8 @@ class SimCluster:
                 f"{pod.name} was placed on {placement.node}, which is down; the profile lacks a filter that keeps away "
                 'from such nodes: add "schedulable" to its filters'
             )
+        if self._volumes is not None:
+            self._volumes.settle(pod.uid)
         ledger.turn(index, RUNNING)
         ledger.waited_s[index] += now_s - ledger.waits_since_s[index]
         ledger.start_s[index] = now_s
@@ -119,6 +135,14 @@ class SimCluster:
     def give_up(self, _gang: Gang, members: list[Pod], why: str) -> None:
         for pod in members:
             self.fail(pod, why)
+
+    def preempt(self, pod: Pod, plan: Preemption) -> None:
+        self._on_event(self._clock.now(), "preempt", pod.name)
+        self._evict([_index(held.pod) for held in plan.victims])
+
+    def policy_failed(self, _pods: list[Pod], error: PolicyError) -> None:
+        """Results of a policy that fails now and then are worth nothing: the run ends."""
+        raise error
 
     # --- what happens by itself ------------------------------------------------------------------------------------
 

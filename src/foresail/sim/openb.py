@@ -17,16 +17,18 @@ from foresail.core.clock import SimClock
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
 from foresail.core.model import NoFit, Placement, Pod
+from foresail.core.preemption import Preemption
 from foresail.core.profile import Profile
 from foresail.core.queue import Queue
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Workload
 from foresail.core.table import NodeTable
-from foresail.errors import InputError
+from foresail.errors import InputError, PolicyError
 from foresail.sim.collector import collector_paused
 from foresail.sim.metrics import Meter
 from foresail.sim.nodes import node_columns
 from foresail.sim.result import FRAGMENT_CLASSES, Column, RunResult
+from foresail.sim.volumes import look_after_volumes
 from foresail.traces.go_random import draw_openb_run
 from foresail.traces.trace import Trace
 
@@ -83,6 +85,12 @@ class _Floor:
     def give_up(self, gang: Gang, members: list[Pod], why: str) -> None:
         pass
 
+    def preempt(self, pod: Pod, plan: Preemption) -> None:
+        """Nobody has more priority than others in this experiment."""
+
+    def policy_failed(self, _pods: list[Pod], error: PolicyError) -> None:
+        raise error
+
 
 def run_openb(
     trace: Trace,
@@ -100,7 +108,7 @@ def run_openb(
     arriving = arrivals(trace, load=load, seed=seed)
     workload, count = arriving.workload, len(arriving.order)
     table = NodeTable(arriving.nodes, rank=arriving.rank, extended=_extended(workload.specs))
-    table.objects = trace.objects
+    look_after_volumes(table, trace.objects)
     profile.seed(seed)
     profile.learn(workload, table.all)
     scheduler = Scheduler(_Floor(table), profile, Queue(SimClock()), decide=decide)

@@ -16,7 +16,7 @@ from foresail.core.profile import Profile
 from foresail.core.queue import NO_BACKOFF, Backoff
 from foresail.digest import sha256_of
 from foresail.errors import OptionError, did_you_mean
-from foresail.policies.profiles import is_profile_file, load_profile
+from foresail.policies.profiles import is_profile_file, load_profile, profile_path
 from foresail.sim.checkpoint import Checkpoint
 from foresail.sim.clock import ClockSettings, run_clock
 from foresail.sim.faults import Faults
@@ -33,6 +33,7 @@ CLOCK_OPTIONS = {
     "gang_restart": "--gang-restart",
     "fail_impossible": "--keep-impossible",
     "backoff": "--backoff",
+    "preemption": "--preemption",
     "slowdown_threshold_s": "--slowdown-threshold",
 }
 """The command-line option of each clock setting."""
@@ -172,7 +173,7 @@ def input_hashes(request: RunRequest) -> dict[str, str]:
     if request.faults is not None:
         files.append(request.faults)
     if is_profile_file(request.policy):
-        files.append(request.policy)
+        files.append(profile_path(request.policy))
     return {path: sha256_of(path) for path in files}
 
 
