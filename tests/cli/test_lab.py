@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from foresail.cli.lab import app
 from foresail.errors import OptionError
-from foresail.lab import LabSettings
+from foresail.lab import LabSettings, workload_image
 from foresail.lab.errors import LabError
 from foresail.lab.processes import ProcessId
 from foresail.lab.state import LabState
@@ -86,3 +86,23 @@ def test_up_without_programs_says_what_to_run(tmp_path):
 @pytest.mark.parametrize("verb", ["build", "up", "down", "status", "kubeconfig", "logs"])
 def test_every_verb_shows_an_example(verb):
     assert f"foresail lab {verb}" in run(verb, "--help", NO_COLOR="1").output
+
+
+def test_an_image_that_is_there_is_not_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = workload_image.archive()
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(3_000_000))
+    ran = run("image", PATH=str(tmp_path))
+    assert (ran.exit_code, ran.output) == (0, f"localhost/foresail/workload:1: {path} (3 MB)\n")
+
+
+def test_helm_is_looked_for_only_when_asked_for(tmp_path, monkeypatch):
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    programs = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kwok", "etcd", "openssl")
+    for program in (*programs, "helm"):
+        (tmp_path / program).touch(mode=0o755)
+    found = run("build", "--no-kubelets", PATH=str(tmp_path)).output.splitlines()
+    more = run("build", "--no-kubelets", "--helm", PATH=str(tmp_path)).output.splitlines()
+    assert [line for line in more if line not in found] == [f"helm: {tmp_path / 'helm'}"]
+    assert len(found) == 5

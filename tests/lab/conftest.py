@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -58,7 +59,8 @@ def _processes() -> frozenset[str]:
             state = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] if name else "Z"
         except OSError:
             continue
-        if name in PROGRAMS and state != "Z":
+        # Programs of the cache carry their version, as far as it fits.
+        if re.sub(r"-[\d.]*$", "", name) in PROGRAMS and state != "Z":
             found.add(f"{name} {folder.name}")
     return frozenset(found)
 

@@ -92,6 +92,7 @@ def test_settings_that_cannot_be_are_refused():
     for settings, told in (
         (LabSettings(fake_nodes=-1), "--fake-nodes is -1"),
         (LabSettings(kubelets=-1), "--kubelets is -1"),
+        (LabSettings(controllers=False, fake_nodes=1), "a lab without controllers has no nodes that become ready"),
         (LabSettings(kubelets=1, node_cpu="lots"), '--node-cpu is "lots"'),
         (LabSettings(kubelets=1, node_cpu="99m"), '--node-cpu is "99m"'),
     ):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -35,6 +37,7 @@ _LAST_LINES = 40
 def build(
     *,
     kubelets: Annotated[bool, typer.Option(help="Whether labs with real kubelets will be started.")] = True,
+    helm: Annotated[bool, typer.Option("--helm", help="Compile Helm too, which renders the chart in deploy/.")] = False,
     install: Annotated[bool, typer.Option("--install", help="Install missing Debian packages; needs root.")] = False,
 ) -> None:
     """Compile Kubernetes and KWOK from their published Go modules, once a version.
@@ -55,11 +58,31 @@ def build(
         typer.echo(f"running: {packages.install_command(lacking)}", err=True)
         packages.install(lacking)
         lacking = packages.missing(kubelets=kubelets)
-    for program, path in _build_with_bar().items():
+    for program, path in _build_with_bar(helm=helm).items():
         typer.echo(f"{program}: {path}")
     if lacking:
         typer.echo(f"still missing; run as root: apt-get update && {packages.install_command(lacking)}")
         raise typer.Exit(2)
+
+
+@app.command()
+def image(
+    *, renew: Annotated[bool, typer.Option("--renew", help="Make it anew, of the packages there are now.")] = False
+) -> None:
+    """Make an image with Python, numpy, stress-ng and iperf3 of Debian packages, once.
+
+    Pods of a lab that is up with --workload-image use it as localhost/foresail/workload:1, imagePullPolicy: Never.
+    Takes some seconds and no root; it is kept between labs.
+
+    For example:
+
+        foresail lab image
+    """
+    from foresail.lab import workload_image
+
+    with _bar("making the image") as show:
+        path = workload_image.make(show, renew=renew)
+    typer.echo(f"{workload_image.WORKLOAD_IMAGE}: {path} ({path.stat().st_size / 1e6:.0f} MB)")
 
 
 @app.command()
@@ -71,6 +94,9 @@ def up(
     fake_memory: Annotated[str, typer.Option(help="Memory of a fake node.")] = "256Gi",
     kubelets: Annotated[int, typer.Option(help="Real kubelets with containerd; needs root.")] = 0,
     node_cpu: Annotated[str, typer.Option(help="CPU of a kubelet's node, such as 500m or 2.")] = "500m",
+    workload_image: Annotated[
+        bool, typer.Option("--workload-image", help="Give kubelets the image of: foresail lab image.")
+    ] = False,
     scheduler: Annotated[bool, typer.Option(help="Whether kube-scheduler runs.")] = True,
     wait: Annotated[bool, typer.Option(help="Whether to wait until all nodes are ready.")] = True,
     base: Base = None,
@@ -85,6 +111,8 @@ def up(
         foresail lab up --fake-nodes 100
 
         foresail lab up --name mine --kubelets 2 --node-cpu 500m --no-scheduler
+
+        foresail lab up --kubelets 2 --workload-image
     """
     from foresail.lab import Lab, LabSettings
 
@@ -94,19 +122,17 @@ def up(
         fake_memory=fake_memory,
         kubelets=kubelets,
         node_cpu=node_cpu,
+        workload_image=workload_image,
         scheduler=scheduler,
     )
     lab = Lab(name, settings, base=base)
-    # A polite end cleans up like an interrupt does.
-    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        lab.up(_say if sys.stderr.isatty() else None, wait=wait)
+        with interrupting():
+            lab.up(_say if sys.stderr.isatty() else None, wait=wait)
     except KeyboardInterrupt:
         what = "what was there before is still there" if lab.folder.exists() else "what it had made is removed"
         typer.echo(f"lab {name} is not up: interrupted, {what}", err=True)
         raise typer.Exit(130) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
     typer.echo(f"lab {name} is up: {lab.url}, {fake_nodes} fake nodes, {kubelets} kubelets")
     typer.echo(f"kubeconfig: {lab.kubeconfig}")
 
@@ -185,6 +211,16 @@ def _lab(name: str, base: Path | None) -> Lab:
     return Lab(name, base=base)
 
 
+@contextmanager
+def interrupting() -> Iterator[None]:
+    """A polite end (SIGTERM) cleans up like an interrupt does."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _interrupt(*_signal: object) -> NoReturn:
     raise KeyboardInterrupt
 
@@ -193,21 +229,29 @@ def _say(step: str) -> None:
     typer.echo(step, err=True)
 
 
-def _build_with_bar() -> dict[str, Path]:
+def _build_with_bar(*, helm: bool) -> dict[str, Path]:
+    from foresail.lab.build import build as build_programs
+    from foresail.lab.components import HELM, MODULES
+
+    with _bar("looking for programs") as show:
+        return build_programs((*MODULES, HELM) if helm else MODULES, show=show)
+
+
+@contextmanager
+def _bar(first: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on a terminal; told what is going on, how much is done and how much there is."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from foresail.lab.build import build as build_programs
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("looking for programs", total=None)
+        task = progress.add_task(first, total=None)
 
         def show(what: str, done: int, total: int) -> None:
             progress.update(task, description=what, completed=done, total=total or None)
 
-        return build_programs(show=show)
+        yield show
 
 
 def _print_status(found: LabStatus) -> None:

@@ -1,4 +1,4 @@
-"""Compile Kubernetes and KWOK from their published Go modules, once a version.
+"""Compile Kubernetes, KWOK and Helm from their published Go modules, once a version.
 
 A program is built as a tool of a small module of ours, so nothing is cloned and every byte is checked against the sums
 that Go's module proxy publishes. Go's own build cache makes an interrupted build go on where it stopped.

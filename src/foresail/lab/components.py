@@ -11,6 +11,7 @@ from foresail.lab.errors import LabError
 
 KUBERNETES_VERSION = "1.36.3"
 KWOK_VERSION = "0.8.0"
+HELM_VERSION = "3.22.0"
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,26 @@ KUBERNETES = GoModule(
     link_flags=f"-s -w -X k8s.io/component-base/version.gitVersion=v{KUBERNETES_VERSION}",
 )
 KWOK = GoModule("kwok", "sigs.k8s.io/kwok", KWOK_VERSION, ("sigs.k8s.io/kwok/cmd/kwok",))
+HELM = GoModule(
+    "helm",
+    "helm.sh/helm/v3",
+    HELM_VERSION,
+    ("helm.sh/helm/v3/cmd/helm",),
+    # Charts ask for versions: without these every Helm is v3.0 and renders for Kubernetes 1.20.
+    link_flags=" ".join(
+        (
+            "-s -w",
+            f"-X helm.sh/helm/v3/internal/version.version=v{HELM_VERSION}",
+            "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1",
+            f"-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor={KUBERNETES_VERSION.split('.')[1]}",
+            "-X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor=1",
+            f"-X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor={KUBERNETES_VERSION.split('.')[1]}",
+        )
+    ),
+)
+"""No part of a lab: it renders and checks the chart."""
 MODULES = (KUBERNETES, KWOK)
-VERSIONS = {program: module.version for module in MODULES for program in module.programs}
+VERSIONS = {program: module.version for module in (*MODULES, HELM) for program in module.programs}
 
 
 def cache_folder() -> Path:
@@ -79,6 +98,7 @@ def need(program: str) -> Path:
     found = find(program)
     if found is None:
         raise LabError(
-            f"{program} is in neither $KUBEBUILDER_ASSETS, PATH nor {cache_folder()}; run: foresail lab build"
+            f"{program} is in neither $KUBEBUILDER_ASSETS, PATH nor {cache_folder()}; "
+            f"run: foresail lab build{' --helm' if program in HELM.programs else ''}"
         )
     return found

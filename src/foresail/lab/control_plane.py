@@ -28,10 +28,12 @@ def start(site: Site) -> None:
     site.start("etcd", _etcd(site))
     site.start("kube-apiserver", _apiserver(site))
     site.wait("the API server was ready", lambda: _ready(site), "etcd", "kube-apiserver", within_s=120)
-    site.start("kube-controller-manager", _controller_manager(site))
+    if site.settings.controllers:
+        site.start("kube-controller-manager", _controller_manager(site))
     if site.settings.scheduler:
         site.start("kube-scheduler", _scheduler(site))
-    site.wait("the default service account was there", lambda: _has_accounts(site), "kube-controller-manager")
+    if site.settings.controllers:
+        site.wait("the default service account was there", lambda: _has_accounts(site), "kube-controller-manager")
 
 
 def _ready(site: Site) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
 import platform
 import shutil
 import tarfile
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,24 +69,71 @@ _TOOLS = (
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
+@dataclass(frozen=True)
+class Image:
+    """A name, and what runs in a container of it."""
+
+    name: str
+    command: tuple[str, ...]
+    search_path: str
+    """The environment variable PATH."""
+
+
 def write_archive(path: Path, busybox: Path) -> None:
-    """Write both images as one OCI archive, which `ctr images import` reads."""
+    """Write the images of busybox as one OCI archive, which `ctr images import` reads."""
     program = busybox.read_bytes()
     if not is_static(program):
         raise LabError(f"{busybox} needs shared libraries; run as root: apt-get install -y busybox-static")
-    layer = gzip.compress(_layer(program), mtime=0)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        layer = Path(folder) / "layer.tar"
+        layer.write_bytes(_layer(program))
+        images = (
+            Image(BASE_IMAGE, ("/bin/sh",), "/bin"),
+            Image(PAUSE_IMAGE, ("/bin/sleep", "2147483647"), "/bin"),
+        )
+        write_images(path, layer, images)
+
+
+def write_images(path: Path, layer: Path, images: Sequence[Image]) -> None:
+    """Write images that share a layer, a tar of files, as one OCI archive; the same layer gives the same bytes."""
+    with layer.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    described_layer = {
+        "mediaType": "application/vnd.oci.image.layer.v1.tar",
+        "digest": f"sha256:{digest}",
+        "size": layer.stat().st_size,
+    }
     blobs: dict[str, bytes] = {}
     manifests = []
-    for name, command in ((BASE_IMAGE, ["/bin/sh"]), (PAUSE_IMAGE, ["/bin/sleep", "2147483647"])):
-        manifest = _store(blobs, json.dumps(_manifest(blobs, layer, command)).encode())
-        described = _described("application/vnd.oci.image.manifest.v1+json", manifest, blobs)
-        manifests.append({**described, "annotations": {"io.containerd.image.name": name}})
-    index = {"schemaVersion": 2, "manifests": manifests}
+    for image in images:
+        config = {
+            "architecture": architecture(),
+            "os": "linux",
+            "config": {"Env": [f"PATH={image.search_path}"], "Cmd": list(image.command), "WorkingDir": "/"},
+            "rootfs": {"type": "layers", "diff_ids": [described_layer["digest"]]},
+        }
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": _stored(blobs, "application/vnd.oci.image.config.v1+json", config),
+            "layers": [described_layer],
+        }
+        described = _stored(blobs, "application/vnd.oci.image.manifest.v1+json", manifest)
+        manifests.append({**described, "annotations": {"io.containerd.image.name": image.name}})
     with replacing(path) as part, tarfile.open(part, "w") as archive:
         _add(archive, "oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}).encode())
-        _add(archive, "index.json", json.dumps(index).encode())
-        for digest, blob in blobs.items():
-            _add(archive, f"blobs/sha256/{digest}", blob)
+        _add(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": manifests}).encode())
+        for name, blob in blobs.items():
+            _add(archive, f"blobs/sha256/{name}", blob)
+        entry = tarfile.TarInfo(f"blobs/sha256/{digest}")
+        entry.size, entry.mode = layer.stat().st_size, 0o644
+        with layer.open("rb") as file:
+            archive.addfile(entry, file)
+
+
+def architecture() -> str:
+    """What images and Debian packages call the architecture of this machine."""
+    return _ARCHITECTURES.get(platform.machine(), platform.machine())
 
 
 def is_static(program: bytes) -> bool:
@@ -123,31 +171,12 @@ def _layer(program: bytes) -> bytes:
     return file.getvalue()
 
 
-def _manifest(blobs: dict[str, bytes], layer: bytes, command: list[str]) -> dict[str, Any]:
-    config = {
-        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
-        "os": "linux",
-        "config": {"Env": ["PATH=/bin"], "Cmd": command, "WorkingDir": "/"},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(gzip.decompress(layer)).hexdigest()}"]},
-    }
-    return {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": _described(
-            "application/vnd.oci.image.config.v1+json", _store(blobs, json.dumps(config).encode()), blobs
-        ),
-        "layers": [_described("application/vnd.oci.image.layer.v1.tar+gzip", _store(blobs, layer), blobs)],
-    }
-
-
-def _store(blobs: dict[str, bytes], blob: bytes) -> str:
+def _stored(blobs: dict[str, bytes], media_type: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep a JSON blob; returns how others refer to it."""
+    blob = json.dumps(content).encode()
     digest = hashlib.sha256(blob).hexdigest()
     blobs[digest] = blob
-    return digest
-
-
-def _described(media_type: str, digest: str, blobs: Mapping[str, bytes]) -> dict[str, Any]:
-    return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(blobs[digest])}
+    return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(blob)}
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:

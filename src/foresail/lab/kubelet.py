@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foresail.errors import OptionError
-from foresail.lab import cgroups, components, images, network, packages
+from foresail.lab import cgroups, components, images, network, packages, workload_image
 from foresail.lab.certificates import Identity
 from foresail.lab.errors import LabError
 from foresail.lab.ports import free_network, free_ports
@@ -21,6 +21,8 @@ from foresail.lab.state import all_labs, locked
 
 _LONGEST_SOCKET = 100
 """Linux allows 107 bytes; containerd appends to its own."""
+_IMPORTED_S = 300.0
+"""A large image on a slow disk, with other nodes importing it too."""
 OUTSIDE = ("/var/lib/kubelet", "/var/lib/cni", "/run/containerd", "/etc/cni", "/var/log/containers")
 """Folders that kubelet, containerd and CNI make whatever their flags say."""
 KERNEL_SETTINGS = tuple(
@@ -97,11 +99,14 @@ def start(site: Site) -> None:
     archive = site.folder / "images.tar"
     if not archive.is_file():
         images.write_archive(archive, images.find_busybox())
+    archives = {images.BASE_IMAGE: archive, images.PAUSE_IMAGE: archive}
+    if site.settings.workload_image:
+        archives[workload_image.WORKLOAD_IMAGE] = workload_image.make(lambda step, _done, _total: site.show(step))
     for node in nodes:
         site.start(node.containerd, [components.need("containerd"), "--config", node.folder / "containerd.toml"])
     for node in nodes:
         site.wait("containerd answered", lambda node=node: _answers(node), node.containerd)  # type: ignore[misc]  # mypy cannot type a lambda's default
-        _import(node, archive)
+        _import(node, archives)
         site.start(node.kubelet, _kubelet(node))
 
 
@@ -245,16 +250,17 @@ def _answers(node: KubeletNode) -> bool:
     return False
 
 
-def _import(node: KubeletNode, archive: Path) -> None:
-    there = ctr(node, "-n", "k8s.io", "images", "list", "-q").split()
-    if not {images.BASE_IMAGE, images.PAUSE_IMAGE} <= set(there):
-        ctr(node, "-n", "k8s.io", "images", "import", str(archive))
+def _import(node: KubeletNode, archives: Mapping[str, Path]) -> None:
+    """Bring in the images, by name, that the node has not got yet."""
+    there = set(ctr(node, "-n", "k8s.io", "images", "list", "-q").split())
+    for archive in sorted({archive for name, archive in archives.items() if name not in there}):
+        ctr(node, "-n", "k8s.io", "images", "import", str(archive), within_s=_IMPORTED_S)
 
 
-def ctr(node: KubeletNode, *arguments: str) -> str:
+def ctr(node: KubeletNode, *arguments: str, within_s: float = 60.0) -> str:
     """Ask a node's containerd."""
     command = [str(components.need("ctr")), "--address", str(node.socket), *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - as written here
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=within_s)  # noqa: S603 - as written here
     if ran.returncode:
         raise LabError(f"ctr {' '.join(arguments)} failed: {ran.stderr.strip()[-500:]}")
     return ran.stdout

@@ -12,8 +12,8 @@ from foresail.lab import components, control_plane, fake_nodes, kubelet, package
 from foresail.lab.certificates import ADMIN
 from foresail.lab.client import Api, Object
 from foresail.lab.errors import LabError
-from foresail.lab.processes import marked
-from foresail.lab.settings import LabSettings
+from foresail.lab.processes import kill, marked
+from foresail.lab.settings import LabSettings, settings_from
 from foresail.lab.site import Show, Site
 from foresail.lab.state import LabState, all_labs, check_name, labs_folder, load, locked
 
@@ -85,7 +85,8 @@ class Lab:
 
     def _start(self, site: Site, *, wait: bool) -> None:
         control_plane.start(site)
-        fake_nodes.start(site)
+        if site.settings.controllers:
+            fake_nodes.start(site)
         if site.settings.kubelets:
             kubelet.start(site)
         if wait:
@@ -94,8 +95,8 @@ class Lab:
         site.record()
 
     def _same_settings(self, state: LabState) -> None:
-        wanted = self.settings.as_dict()
-        other = [f"{name} {state.settings.get(name)}" for name in wanted if wanted[name] != state.settings.get(name)]
+        wanted, there = self.settings.as_dict(), settings_from(state.settings).as_dict()
+        other = [f"{name} {there[name]}" for name in wanted if wanted[name] != there[name]]
         if other:
             raise OptionError(
                 f"lab {self.name} is up with {', '.join(other)}; say the same, or first run: "
@@ -110,6 +111,16 @@ class Lab:
         with locked(self.folder, f"lab {self.name}"):
             teardown.remove(self.folder, load(self.folder))
         return True
+
+    def restart(self, component: str) -> None:
+        """Kill a component and start it again as it was, on the same port with the same certificates and data."""
+        with locked(self.folder, f"lab {self.name}"):
+            there = self.state.processes.get(component)
+            if there is None:
+                known = ", ".join(sorted(self.state.processes))
+                raise LabError(f'lab {self.name} has no component "{component}" (it has {known})')
+            kill([there])
+            self._start(self._site, wait=False)
 
     @property
     def state(self) -> LabState:
@@ -174,7 +185,8 @@ class Lab:
 
 
 def _need_programs(settings: LabSettings) -> None:
-    programs = ["kube-apiserver", "kube-controller-manager", "kwok"]
+    programs = ["kube-apiserver"]
+    programs += ["kube-controller-manager", "kwok"] if settings.controllers else []
     programs += ["kube-scheduler"] if settings.scheduler else []
     programs += ["kubelet"] if settings.kubelets else []
     for program in programs:

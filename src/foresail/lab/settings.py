@@ -27,8 +27,12 @@ class LabSettings:
     """Real kubelets, each with a containerd of its own; needs root."""
     node_cpu: str = "500m"
     """CPU of a kubelet's node: what it offers, and what its pods get together at most."""
+    workload_image: bool = False
+    """Whether the kubelets' nodes have the image with Python, numpy, stress-ng and iperf3; 220 MB a node."""
     scheduler: bool = True
     """Whether kube-scheduler runs."""
+    controllers: bool = True
+    """Whether kube-controller-manager and KWOK run; without them nobody changes what you make but the scheduler."""
     apiserver_flags: tuple[str, ...] = ()
     """More flags for kube-apiserver, such as --runtime-config=…"""
     scheduler_flags: tuple[str, ...] = ()
@@ -41,8 +45,14 @@ class LabSettings:
     def check(self) -> None:
         if self.fake_nodes < 0:
             raise OptionError(f"--fake-nodes is {self.fake_nodes}; write 0 or more")
+        if not self.controllers and (self.fake_nodes or self.kubelets):
+            raise OptionError(
+                "a lab without controllers has no nodes that become ready; leave fake nodes and kubelets out"
+            )
         if not 0 <= self.kubelets <= _MOST_KUBELETS:
             raise OptionError(f"--kubelets is {self.kubelets}; write 0 to {_MOST_KUBELETS}")
+        if self.workload_image and not self.kubelets:
+            raise OptionError("--workload-image is for real nodes; add --kubelets 1 or more, or leave it out")
         if self.kubelets:
             machine_milli = 1000 * (os.cpu_count() or 1)
             if not 100 <= self.node_cpu_milli <= machine_milli:
