@@ -1,0 +1,212 @@
+"""What kube-scheduler and an extender say to each other, as bytes: requests taken apart, answers put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from foresail.errors import InputError
+
+BEST = 10
+"""The highest score an extender may give; kube-scheduler multiplies it by 10 and by the extender's weight."""
+
+_NOTHING = msgspec.Raw(b"null")
+_encode = msgspec.json.Encoder().encode
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = "default"
+    uid: str = ""
+    resourceVersion: str = ""  # noqa: N815 - as it stands in the JSON
+
+
+class PodHead(msgspec.Struct):
+    """Who a pod is, without what it asks."""
+
+    metadata: _Metadata
+
+
+class Asked(msgspec.Struct, dict=True):
+    """A filter or prioritize request. Only what is needed of it is decoded further."""
+
+    Pod: msgspec.Raw = _NOTHING
+    Nodes: msgspec.Raw = _NOTHING
+    NodeNames: msgspec.Raw = _NOTHING
+
+    @cached_property
+    def has_nodes(self) -> bool:
+        """Whether whole nodes were sent, as to an extender that keeps no nodes of its own."""
+        return bytes(self.Nodes) != b"null"
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the nodes that are asked about, also where whole nodes were sent."""
+        if self.has_nodes:
+            return [node.metadata.name for node in _nodes.decode(self.Nodes).items]
+        return _names.decode(self.NodeNames) or []
+
+    def head(self) -> PodHead:
+        return _head.decode(self.Pod)
+
+    def pod(self) -> dict[str, Any]:
+        """The whole Pod object."""
+        found: dict[str, Any] = msgspec.json.decode(self.Pod)
+        return found
+
+
+class _NodeList(msgspec.Struct):
+    items: list[PodHead] = []
+
+
+class _Victims(msgspec.Struct):
+    Pods: list[dict[str, Any]] | None = None
+    NumPDBViolations: int = 0
+
+
+class AskedPreemption(msgspec.Struct):
+    """A preempt request: nodes that would take the pod if the named pods went."""
+
+    Pod: msgspec.Raw = _NOTHING
+    NodeNameToVictims: dict[str, _Victims] | None = None
+    NodeNameToMetaVictims: dict[str, _Victims] | None = None
+
+    def victims(self) -> dict[str, tuple[list[str], int]]:
+        """Node to the uids of its victims and the number of disruption budgets that they break."""
+        if self.NodeNameToMetaVictims is not None:
+            return {
+                node: ([str(_field(pod, "UID")) for pod in victims.Pods or ()], victims.NumPDBViolations)
+                for node, victims in self.NodeNameToMetaVictims.items()
+            }
+        return {
+            node: (
+                [str(pod.get("metadata", {}).get("uid", "")) for pod in victims.Pods or ()],
+                victims.NumPDBViolations,
+            )
+            for node, victims in (self.NodeNameToVictims or {}).items()
+        }
+
+    def asked(self) -> Asked:
+        return Asked(Pod=self.Pod)
+
+
+class AskedBind(msgspec.Struct):
+    """A bind request."""
+
+    PodName: str
+    PodNamespace: str
+    PodUID: str
+    Node: str
+
+
+_head = msgspec.json.Decoder(PodHead)
+_names = msgspec.json.Decoder(list[str] | None)
+_nodes = msgspec.json.Decoder(_NodeList)
+_asked = msgspec.json.Decoder(Asked)
+_preemption = msgspec.json.Decoder(AskedPreemption)
+_bind = msgspec.json.Decoder(AskedBind)
+
+
+def read_asked(body: bytes) -> Asked:
+    asked: Asked = _read(_asked, body)
+    if bytes(asked.Pod) == b"null":
+        raise InputError("the request has no Pod; an extender is asked by kube-scheduler about one pod at a time")
+    return asked
+
+
+def read_preemption(body: bytes) -> AskedPreemption:
+    found: AskedPreemption = _read(_preemption, body)
+    return found
+
+
+def read_bind(body: bytes) -> AskedBind:
+    found: AskedBind = _read(_bind, body)
+    return found
+
+
+def _read(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+    """The request. Go matches names of fields in any case, so others may write them in any case too."""
+    try:
+        found = decoder.decode(body)
+        if bytes(getattr(found, "Pod", b"")) != b"null":
+            return found
+    except msgspec.ValidationError:
+        pass  # a field that must be there may be there in another case
+    except msgspec.DecodeError as error:
+        raise InputError(f"the request is no JSON: {error}") from error
+    try:
+        stated = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        known = {name.lower(): name for name in decoder.type.__struct_fields__}
+        renamed = {known.get(name.lower(), name): value for name, value in stated.items()}
+        return decoder.decode(_encode(renamed))
+    except msgspec.DecodeError as error:
+        raise InputError(f"the request is not as kube-scheduler writes it: {error}") from error
+
+
+def _field(stated: Mapping[str, Any], name: str) -> Any:
+    return next((value for key, value in stated.items() if key.lower() == name.lower()), "")
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def filter_answer(passing: Iterable[str], refused: Mapping[str, str]) -> bytes:
+    return _encode(
+        {
+            "Nodes": None,
+            "NodeNames": list(passing),
+            "FailedNodes": refused,
+            "FailedAndUnresolvableNodes": {},
+            "Error": "",
+        }
+    )
+
+
+def all_pass_answer(asked: Asked) -> bytes:
+    """The answer where every node passes: the names as they came."""
+    return b'{"Nodes":null,"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}' % bytes(
+        asked.NodeNames
+    )
+
+
+def filter_error(message: str) -> bytes:
+    return _encode(
+        {"Nodes": None, "NodeNames": None, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": message}
+    )
+
+
+def preemption_answer(nodes: Mapping[str, tuple[list[str], int]]) -> bytes:
+    return _encode(
+        {
+            "NodeNameToMetaVictims": {
+                node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": broken}
+                for node, (uids, broken) in nodes.items()
+            }
+        }
+    )
+
+
+def bind_answer(error: str = "") -> bytes:
+    return _encode({"Error": error})
+
+
+class ScoreWriter:
+    """Writes prioritize answers from parts that are put together once for each node."""
+
+    _MOST_NAMES = 200_000
+
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[bytes, ...]] = {}
+
+    def answer(self, names: list[str], scores: Iterable[int]) -> bytes:
+        """The answer for these nodes, in this order."""
+        parts = self._parts
+        if len(parts) > self._MOST_NAMES:
+            parts.clear()  # names of nodes long gone
+        for name in set(names).difference(parts):
+            parts[name] = tuple(_encode({"Host": name, "Score": each}) for each in range(BEST + 1))
+        # Maps of built-in functions: the answer of thousands of nodes is put together for every pod.
+        return b"[%b]" % b",".join(map(tuple.__getitem__, map(parts.__getitem__, names), scores))
