@@ -40,8 +40,15 @@ class Comparison:
 
     path: Path
     cases: int = 0
+    clusters: int = 0
+    schedulable: int = 0
+    """Cases with at least one feasible node in the recording."""
     scores: int = 0
     """Single scores that were compared."""
+    scores_by_plugin: Counter[str] = field(default_factory=Counter)
+    """The same, by the plug-in as the recording names it."""
+    refused_by_filter: Counter[str] = field(default_factory=Counter)
+    """Nodes that each of Foresail's filters refused; a node counts under the first one."""
     differences: list[Difference] = field(default_factory=list)
 
     @property
@@ -53,10 +60,24 @@ class Comparison:
 def compare_file(path: Path, profile: Profile, progress: Callable[[], None] | None = None) -> Comparison:
     """Decide again about every pod of a file; `progress` is called after each one."""
     result = Comparison(path)
+    # Filters that never refuse a node are to be seen too.
+    result.refused_by_filter.update(dict.fromkeys((used.name for used in profile.filters), 0))
+    result.scores_by_plugin.update(
+        dict.fromkeys((PLUGIN_OF_SCORE.get(used.name, used.name) for used in profile.scores), 0)
+    )
+    seeds = set()
     for recorded, pod, table in replay(path, profile.devices, progress):
         computed = explain(pod, table, profile, top=table.count)
         result.cases += 1
-        result.scores += sum(len(plugins) for plugins in recorded.scores.values())
+        seeds.add(recorded.seed)
+        result.clusters = len(seeds)
+        result.schedulable += bool(recorded.feasible)
+        for plugins in recorded.scores.values():
+            result.scores += len(plugins)
+            result.scores_by_plugin.update(plugins.keys())
+        asked = [step.asked for step in computed.filters] + [computed.feasible]
+        for step, left in zip(computed.filters, asked[1:], strict=True):
+            result.refused_by_filter[step.name] += step.asked - left
         result.differences += _differences(recorded, computed)
     return result
 
