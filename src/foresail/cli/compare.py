@@ -84,6 +84,9 @@ def compare(
         str | None,
         typer.Option("--backoff", metavar="FIRST:MOST", help="Protocol clock: pause after a refusal, in seconds."),
     ] = None,
+    preemption: Annotated[
+        bool, typer.Option("--preemption", help="Protocol clock: pods may take the place of those of less priority.")
+    ] = False,
     slowdown_threshold: Annotated[
         float | None,
         typer.Option(
@@ -135,6 +138,7 @@ def compare(
         "gang_restart": gang_restart,
         "fail_impossible": False if keep_impossible else None,
         "backoff": backoff,
+        "preemption": True if preemption else None,
         "slowdown_threshold_s": slowdown_threshold,
     }
     options = {

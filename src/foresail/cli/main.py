@@ -13,10 +13,14 @@ from foresail.cli.compare import EPILOG as COMPARE_EXAMPLES
 from foresail.cli.compare import compare
 from foresail.cli.explain import EPILOG as EXPLAIN_EXAMPLES
 from foresail.cli.explain import explain
+from foresail.cli.extender import EPILOG as EXTENDER_EXAMPLES
+from foresail.cli.extender import extender
 from foresail.cli.parity import EPILOG as PARITY_EXAMPLES
 from foresail.cli.parity import parity
 from foresail.cli.policies import policies
 from foresail.cli.report import report
+from foresail.cli.run import EPILOG as RUN_EXAMPLES
+from foresail.cli.run import run
 from foresail.cli.simulate import EPILOG as SIMULATE_EXAMPLES
 from foresail.cli.simulate import simulate
 from foresail.errors import ForesailError
@@ -34,8 +38,10 @@ app = typer.Typer(
 
 app.command(epilog=SIMULATE_EXAMPLES)(simulate)
 app.command(epilog=COMPARE_EXAMPLES)(compare)
+app.command(epilog=RUN_EXAMPLES)(run)
 app.command(epilog=EXPLAIN_EXAMPLES)(explain)
 app.command(epilog=PARITY_EXAMPLES)(parity)
+app.command(epilog=EXTENDER_EXAMPLES)(extender)
 app.command()(report)
 app.command()(policies)
 app.add_typer(trace.app, name="trace")

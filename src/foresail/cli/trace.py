@@ -1,4 +1,4 @@
-"""`foresail trace`: check, fetch and make the inputs of a simulation."""
+"""`foresail trace`: check, fetch, make and record the inputs of a simulation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import typer
 
 from foresail.cli.trace_generate import EPILOG as GENERATE_EXAMPLES
 from foresail.cli.trace_generate import generate
+from foresail.cli.trace_snapshot import EPILOG as SNAPSHOT_EXAMPLES
+from foresail.cli.trace_snapshot import snapshot
 from foresail.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
@@ -19,11 +21,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="trace",
-    help="Check, fetch and make traces: node lists and pod lists.",
+    help="Check, fetch, make and record traces: node lists and pod lists.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
 app.command("generate", epilog=GENERATE_EXAMPLES)(generate)
+app.command("snapshot", epilog=SNAPSHOT_EXAMPLES)(snapshot)
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _PIPE_WIDTH = 100_000

@@ -1,0 +1,123 @@
+"""`foresail run`: the scheduler on a real cluster, or in the shadow of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foresail.cli.which_cluster import Context, Kubeconfig
+from foresail.errors import OptionError
+
+EPILOG = """
+Examples:
+
+  foresail run --policy fgd
+
+  foresail run --policy my-profile.toml --scheduler-name gpu-scheduler --context staging
+
+  foresail run --policy power:100+fgd:900 --expect pods.yaml
+
+  foresail run --shadow --policy kubernetes --out choices.jsonl
+"""
+
+
+def run(
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            help="A policy, a mix such as power:100+fgd:900, or a profile: by name, in TOML, or a "
+            "KubeSchedulerConfiguration. Kubernetes' filters always hold unless a profile names its own.",
+        ),
+    ] = "kubernetes",
+    scheduler_name: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler-name",
+            help="Place pods with this spec.schedulerName. [default: foresail; with --shadow: default-scheduler]",
+            show_default=False,
+        ),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    shadow: Annotated[
+        bool,
+        typer.Option(
+            "--shadow", help="Bind nothing; decide about every pod that the other scheduler binds, and compare."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="With --shadow: write one JSON line for each pod here.")
+    ] = None,
+    pods: Annotated[
+        int | None, typer.Option("--pods", min=1, help="With --shadow: stop after so many pods.", show_default=False)
+    ] = None,
+    leader_elect: Annotated[
+        bool,
+        typer.Option("--leader-elect/--no-leader-elect", help="Take a Lease first, so that several replicas are safe."),
+    ] = True,
+    lease_namespace: Annotated[str, typer.Option("--lease-namespace", help="Where the Lease stands.")] = "kube-system",
+    lease_name: Annotated[
+        str | None,
+        typer.Option("--lease-name", help="Name of the Lease. [default: the scheduler's name]", show_default=False),
+    ] = None,
+    expect: Annotated[
+        Path | None,
+        typer.Option(
+            "--expect", help="Pod list that policies learn from, such as fgd; without it, the cluster's pods."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of policies that draw random numbers.")] = 42,
+    address: Annotated[
+        str, typer.Option("--address", help="Where /healthz, /readyz and /metrics are served; port 0 for any free one.")
+    ] = "127.0.0.1:10359",
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="PEM file; needed beyond loopback.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="PEM file of the certificate's key.")] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", help="Who reads /metrics must show this token; needed beyond loopback."),
+    ] = None,
+    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Place pods on a real cluster, as a second scheduler beside the default one.
+
+    Pods choose it with spec.schedulerName: foresail. A profile file that is edited is loaded anew while running
+    (SIGHUP: at once). SIGTERM and Ctrl-C finish the binds under way and give the Lease back.
+    """
+    import uvloop
+
+    from foresail.live.leader import LeaderSettings
+    from foresail.live.run import RunSettings, run_scheduler, run_shadow
+    from foresail.live.serving import ServerSettings, parse_address
+    from foresail.logs import configure
+
+    configure(log_level)
+    for option, value in (("--out", out), ("--pods", pods)):
+        if value is not None and not shadow:
+            raise OptionError(
+                f"{option} needs --shadow; without it pods are placed until you stop, and nothing is written"
+            )
+    host, port = parse_address(address)
+    name = scheduler_name or ("default-scheduler" if shadow else "foresail")
+    settings = RunSettings(
+        policy=policy,
+        scheduler_name=name,
+        kubeconfig=kubeconfig,
+        context=context,
+        leader_elect=leader_elect,
+        lease=LeaderSettings(namespace=lease_namespace, name=lease_name or name),
+        expect=expect,
+        seed=seed,
+        server=ServerSettings(host=host, port=port, certificate=tls_cert, key=tls_key),
+        token_file=token_file,
+    )
+    if shadow:
+        typer.echo(str(uvloop.run(run_shadow(settings, out=out, stop_after=pods, announce=_say))))
+    else:
+        uvloop.run(run_scheduler(settings, announce=_say))
+
+
+def _say(what: str) -> None:
+    typer.echo(what, err=True)

@@ -1,0 +1,69 @@
+"""`foresail trace snapshot`: a real cluster as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from foresail.cli.which_cluster import Context, Kubeconfig
+
+EPILOG = """
+Examples:
+
+  foresail trace snapshot --out cluster.yaml
+
+  foresail trace snapshot --out cluster.json --context staging --namespace team-a --namespace team-b
+"""
+
+
+def snapshot(
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .yaml, .json or .jsonl.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Take waiting pods of this namespace alone; may be given again. Pods on nodes are taken from all.",
+        ),
+    ] = None,
+    pods: Annotated[
+        Literal["all", "waiting"],
+        typer.Option("--pods", help="all: those on nodes and those that wait. waiting: nodes then look empty."),
+    ] = "all",
+) -> None:
+    """Write the cluster as it is now: nodes, pods, and the other objects that placing pods looks at.
+
+    Nothing else is written: no commands, environments, configurations or foreign annotations. The file is one for
+    simulate --from-snapshot, and a node list and pod list as any other.
+    """
+    import asyncio
+
+    from foresail.cli.progress import progress_bar
+    from foresail.errors import OptionError, did_you_mean
+    from foresail.live.client import Client
+    from foresail.live.connect import find_connection
+    from foresail.live.snapshot import Choice, take_snapshot
+    from foresail.traces.formats import OBJECT_ENDINGS, refuse_other_endings
+    from foresail.traces.snapshot import counts, write_snapshot
+
+    refuse_other_endings(out, OBJECT_ENDINGS)
+    connection = find_connection(kubeconfig, context)
+    choice = Choice(placed=pods == "all", namespaces=frozenset(namespace or ()))
+
+    async def take() -> list[dict[str, object]]:
+        with progress_bar(connection.url) as on_progress:
+            async with Client(connection) as api:
+                return await take_snapshot(api, choice, on_progress=on_progress)
+
+    found = asyncio.run(take())
+    known = [value["metadata"]["name"] for value in found if value["kind"] == "Namespace"]  # type: ignore[index]  # objects of an API server have names
+    for name in namespace or ():
+        if name not in known:
+            raise OptionError(f'no namespace "{name}" in {connection.url}{did_you_mean(name, known)}')
+    write_snapshot(out, found)
+    typer.echo(", ".join(f"{number} {kind}" for kind, number in counts(found)))
+    typer.echo(f"wrote {out}")

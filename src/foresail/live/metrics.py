@@ -1,0 +1,65 @@
+"""What the scheduler counts, under kube-scheduler's names with our prefix, so that its dashboards need one change."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+
+SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
+"""How an attempt to place a pod ended."""
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it untyped
+
+_QUICK = tuple(0.0001 * 2**n for n in range(17))
+_SLOW = tuple(0.01 * 2**n for n in range(20))
+
+
+class Metrics:
+    """Counters of one scheduler process, in a registry of its own."""
+
+    def __init__(self, profile: str) -> None:
+        self.registry = CollectorRegistry()
+        counter = partial(Counter, registry=self.registry, namespace="foresail")
+        gauge = partial(Gauge, registry=self.registry, namespace="foresail")
+        histogram = partial(Histogram, registry=self.registry, namespace="foresail")
+        attempts = counter("schedule_attempts", "Attempts to place a pod, by how they ended.", ["result", "profile"])
+        self.attempts = {result: attempts.labels(result, profile) for result in (SCHEDULED, UNSCHEDULABLE, ERROR)}
+        latency = histogram(
+            "scheduling_attempt_duration_seconds",
+            "From the beginning of a decision to its answer; the bind is not part of it.",
+            ["result", "profile"],
+            buckets=_QUICK,
+        )
+        self.latency = {result: latency.labels(result, profile) for result in self.attempts}
+        self.bind_s = histogram(
+            "binding_duration_seconds", "From a decision to the API server's answer.", buckets=_QUICK
+        )
+        self.sli_s = histogram(
+            "pod_scheduling_sli_duration_seconds", "From when a pod could be placed to its bind.", buckets=_SLOW
+        )
+        self.binds = counter("binds", "Binds by how they ended.", ["ending"])
+        self.pending = gauge("pending_pods", "Pods that wait, by where.", ["queue"])
+        self.incoming = counter("queue_incoming_pods", "Pods that came to wait, by what brought them.", ["event"])
+        self.cache = gauge("scheduler_cache_size", "What the cache holds.", ["type"])
+        self.preemptions = counter("preemption_attempts", "Attempts to make room for a pod.")
+        self.victims = histogram(
+            "preemption_victims", "Pods deleted to make room for one.", buckets=(1, 2, 4, 8, 16, 32, 64)
+        )
+        self.events = gauge("events", "Events by what became of them.", ["outcome"])
+        self.reloads = counter("profile_reloads", "Profiles loaded anew while running.", ["result"])
+        self.leader = gauge("leader_election_master_status", "1 while this process is the one that places pods.")
+        self.mended = counter(
+            "queue_mended_pods", "Waiting pods that had dropped out of the queue and were put back; always 0."
+        )
+
+    def text(self) -> bytes:
+        """All of them in Prometheus' text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,63 @@
+"""A profile file that is edited while the scheduler runs: loaded anew, or kept as it was if the new one is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from foresail.core.profile import Profile
+from foresail.errors import ForesailError
+from foresail.live.metrics import Metrics
+from foresail.logs import get_logger
+
+_LOOK_EVERY_S = 2.0
+
+
+class Reloader:
+    """Watches one file; `now` asks for a look at once (SIGHUP)."""
+
+    def __init__(
+        self, path: Path, load: Callable[[], Profile], use: Callable[[Profile], None], metrics: Metrics
+    ) -> None:
+        self._path = path
+        self._load = load
+        self._use = use
+        self._metrics = metrics
+        self._seen = self._content()
+        self.now = asyncio.Event()
+        self.problem = ""
+        """Why the file as it is now is not used; empty if it is."""
+
+    async def run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.now.wait(), _LOOK_EVERY_S)
+            self.now.clear()
+            self.look()
+
+    def look(self) -> None:
+        """Take the file's profile if it is another one than before."""
+        content = self._content()
+        if content == self._seen:
+            return
+        self._seen = content
+        try:
+            profile = self._load()
+            self._use(profile)
+        except ForesailError as error:
+            self.problem = f"the profile before is still used: {error}"
+            self._metrics.reloads.labels("refused").inc()
+            get_logger().error("profile_refused", path=str(self._path), error=str(error))
+            return
+        self.problem = ""
+        self._metrics.reloads.labels("loaded").inc()
+        get_logger().info("profile_loaded", path=str(self._path), profile=profile.name)
+
+    def _content(self) -> bytes | None:
+        # The content, not its time: a ConfigMap's file is a link that is switched to another folder.
+        try:
+            return self._path.read_bytes()
+        except OSError:
+            return None

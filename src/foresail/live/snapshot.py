@@ -1,0 +1,106 @@
+"""A cluster as a file, and a file as a cluster that a cache can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from foresail.core.policy import DeviceRule
+from foresail.live.cache import Cache
+from foresail.live.client import Client, Object
+from foresail.live.kinds import KINDS, Kind
+from foresail.live.listing import Lists, Progress, filled, list_all
+from foresail.live.pods import uid_of, with_granted
+from foresail.traces.documents import Found
+from foresail.traces.kubernetes_gangs import SIGS_GROUP, gang_named
+from foresail.traces.quantity import RequestError
+from foresail.traces.snapshot import kept
+
+SNAPSHOT_KINDS: dict[str, Kind] = {
+    **KINDS,
+    # The API server fills in priorities, but pods of a file that are tried later may name a class.
+    "PriorityClass": Kind("PriorityClass", "/apis/scheduling.k8s.io/v1/priorityclasses"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which pods a snapshot has."""
+
+    placed: bool = True
+    """Whether those on nodes are in it; without them the nodes look empty."""
+    namespaces: Collection[str] = ()
+    """Waiting pods of these namespaces alone; none for all. Placed pods hold room, so they are in it from anywhere."""
+
+    def takes(self, value: Object) -> bool:
+        spec, phase = value.get("spec") or {}, (value.get("status") or {}).get("phase")
+        if spec.get("nodeName"):
+            # One that has ended holds nothing any more, but its gang counts it.
+            return self.placed and (phase not in {"Succeeded", "Failed"} or (phase == "Succeeded" and _in_gang(value)))
+        if phase in {"Succeeded", "Failed"}:
+            return False
+        return not self.namespaces or (value["metadata"].get("namespace") or "default") in self.namespaces
+
+
+async def take_snapshot(
+    api: Client, choice: Choice | None = None, *, on_progress: Progress | None = None
+) -> list[Object]:
+    """The cluster as it is now, ready for `write_snapshot`."""
+    return list(snapshot_of(await list_all(api, SNAPSHOT_KINDS, on_progress=on_progress), choice or Choice()))
+
+
+def snapshot_of(lists: Lists, choice: Choice) -> Iterator[Object]:
+    """What a snapshot keeps of the lists, each object with its kind."""
+    seen: set[tuple[str, str]] = set()
+    for name, values in lists.items():
+        kind = SNAPSHOT_KINDS[name]
+        version = _api_version(kind.path)
+        for value in values:
+            if kind.kind == "Pod" and not choice.takes(value):
+                continue
+            if kind.kind == "PodGroup":
+                # Several versions of one API group serve the same objects.
+                identity = (version.partition("/")[0], uid_of(value))
+                if identity in seen:
+                    continue
+                seen.add(identity)
+            yield kept(kind.kind, version, _with_granted(value) if kind.kind == "Pod" else value)
+
+
+def cluster_of(objects: Iterable[Found], devices: DeviceRule) -> Cache:
+    """A cache of the cluster in a file; see `read_snapshot`."""
+    lists: Lists = {name: [] for name in KINDS}
+    for found in objects:
+        name = _watch_of(found.kind, found.value)
+        if name in lists:
+            lists[name].append(dict(found.value))
+    return filled(lists, devices)
+
+
+def _watch_of(kind: str, value: Mapping[str, Any]) -> str:
+    if kind != "PodGroup":
+        return kind
+    return f"PodGroup.{SIGS_GROUP}" if str(value.get("apiVersion")).startswith(f"{SIGS_GROUP}/") else kind
+
+
+def _api_version(path: str) -> str:
+    """`v1` of /api/v1/pods, `apps/v1` of /apis/apps/v1/replicasets."""
+    return "/".join(path.split("/")[2:-1])
+
+
+def _with_granted(value: Object) -> Object:
+    """The pod with what its node grants it now: the file has no states of containers."""
+    try:
+        spec = with_granted(value.get("spec") or {}, value.get("status") or {})
+    except RequestError:
+        return value  # whoever reads it back will tell
+    return {**value, "spec": spec}
+
+
+def _in_gang(value: Object) -> bool:
+    metadata = value["metadata"]
+    try:
+        return gang_named(value.get("spec") or {}, metadata.get("labels") or {}, "") is not None
+    except RequestError:
+        return False

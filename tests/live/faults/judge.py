@@ -1,0 +1,94 @@
+"""The judge of a run: is all as promised, and was it so all the way?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from tests.live.faults.world import NODES, PODS, RUN_LABEL, Object, Run, Truth
+
+from foresail.core.decide import decide
+from foresail.core.model import NoFit
+from foresail.live.cache import Cache
+from foresail.live.run import Process, profile_for
+
+_POLL_S = 0.05
+
+
+class Nobody:
+    """A listener that does not listen."""
+
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        return lambda *_args: None
+
+
+async def problems(run: Run, processes: Iterable[Process], judged: Iterable[str]) -> list[str]:
+    """What is not yet as promised; empty when the run has come to its right end."""
+    pods, _ = await run.api.list(PODS)
+    nodes, _ = await run.api.list(NODES)
+    found = _lost(run, pods)
+    for process in processes:
+        live = process.live
+        found += [f"the cache is not the truth: {line}" for line in live.cache.differences(nodes, pods)]
+        found += [f"still binding {uid}" for uid in live.cluster.binding]
+        found += [f"{uid} stands in two places" for uid in live.cluster.paused if uid in live.queue]
+        found += [f"{live.metrics.mended._value.get():.0f} pods were lost and mended"] * bool(
+            live.metrics.mended._value.get()
+        )
+        found += [f"a turn broke: {live.broke}"] * bool(live.broke)
+    for name in judged:
+        found += _fits(name, run, nodes, pods)
+    return found
+
+
+def _lost(run: Run, pods: list[Object]) -> list[str]:
+    there = {pod["metadata"]["name"]: pod for pod in pods}
+    found = []
+    for name in run.made:
+        pod = there.get(name)
+        if pod is None:
+            found.append(f"{name} is gone, and nobody deleted it")
+        elif not pod["spec"].get("nodeName") and name not in run.gated:
+            told = [one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"]
+            if not told or told[0]["status"] != "False":
+                found.append(f"{name} waits and is not told why")
+    return found
+
+
+def _fits(scheduler: str, run: Run, nodes: list[Object], pods: list[Object]) -> list[str]:
+    """Pods that wait although there is room, by a decision over a fresh table."""
+    profile = profile_for("kubernetes")
+    cache = Cache(Nobody(), scheduler_name=scheduler, devices=profile.devices)
+    cache.handler("Node").replace(nodes)
+    cache.handler("Pod").replace(pods)
+    found = []
+    for uid, cached in cache.pods.items():
+        pod = cache.waiting(uid)
+        if pod is None or cached.name not in run.made:
+            continue
+        outcome = decide(pod, cache.table, profile)
+        if not isinstance(outcome, NoFit):
+            found.append(f"{cached.name} waits although {outcome.node} has room")
+    return found
+
+
+async def settle(
+    run: Run, truth: Truth, processes: list[Process], *, judged: Iterable[str], within_s: float = 40.0
+) -> None:
+    """Wait for the right end, and judge the way to it. `judged`: names of the schedulers that must have done all."""
+    until_s = time.monotonic() + within_s
+    while True:
+        found = truth.broken or await problems(run, processes, judged)
+        if not found:
+            break
+        if truth.broken or time.monotonic() > until_s:
+            raise AssertionError("\n".join(map(str, found[:20])))
+        await asyncio.sleep(_POLL_S)
+    # The watch of the truth may be a moment behind; every bind must have been seen and judged.
+    mine, _ = await run.api.list(run.pods_path, labelSelector=f"{RUN_LABEL}={run.name}")
+    bound = [pod for pod in mine if pod["spec"].get("nodeName")]
+    while not all(pod["metadata"]["uid"] in truth.node_of for pod in bound):
+        assert time.monotonic() < until_s, "the truth's own watch does not catch up"
+        await asyncio.sleep(_POLL_S)
+    assert truth.broken == []

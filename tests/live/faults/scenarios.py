@@ -1,0 +1,356 @@
+"""What is done to a scheduler under load, one function a story; each is told its seed and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import ssl
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.live.faults.judge import settle
+from tests.live.faults.proxy import NO_FAULT, Ask, Fault, Script, Storm
+from tests.live.faults.replicas import TIMEOUT_S, Field, Replica, field
+from tests.live.faults.world import NODES, Run, Truth
+
+from foresail.lab import Lab
+from foresail.live.client import Client
+from foresail.live.connect import find_connection
+
+KUBE_SCHEDULER = "default-scheduler"
+_POLL_S = 0.02
+
+
+@dataclass
+class Stage:
+    """What a story has at hand."""
+
+    lab: Lab
+    run: Run
+    truth: Truth
+    field: Field
+    folder: Path
+
+    @property
+    def ours(self) -> str:
+        return self.run.name
+
+    async def end(self, *replicas: Replica, judged: Sequence[str] | None = None, within_s: float = 40.0) -> None:
+        """No more faults: within a while all must be as promised."""
+        for name in sorted(self.run.gated):
+            await self.run.open_gate(name)
+        assert all(replica.runs for replica in replicas)
+        processes = [replica.process for replica in replicas]
+        await settle(self.run, self.truth, processes, judged=judged or [self.ours], within_s=within_s)
+        assert [error for proxy in self.field.proxies for error in proxy.errors] == []
+        twice = Counter(bound.uid for proxy in self.field.proxies for bound in proxy.bound)
+        assert {uid: count for uid, count in twice.items() if count > 1} == {}
+
+
+@asynccontextmanager
+async def stage(lab: Lab, folder: Path, name: str, seed: int, *, plays_kubelet: bool = False) -> AsyncIterator[Stage]:
+    connection = find_connection(lab.kubeconfig)
+    tls = ssl.create_default_context(cafile=str(lab.ca))
+    tls.load_cert_chain(lab.client_certificate, lab.client_key)
+    async with Client(connection) as api:
+        run = Run(api, f"{name}-{seed}", random.Random(f"{name} {seed}"))  # noqa: S311 - no secret
+        truth = Truth(api, run.name, run.offers, plays_kubelet=plays_kubelet)
+        try:
+            async with truth.watching(), field(lab.url, tls) as where:
+                yield Stage(lab, run, truth, where, folder)
+        finally:
+            await run.remove()
+
+
+async def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "not within the time given"
+        await asyncio.sleep(_POLL_S)
+
+
+# --- one scheduler, a bad network ------------------------------------------------------------------------------------
+
+
+async def storm(lab: Lab, folder: Path, seed: int) -> None:
+    """409, 410, 429, 500, 503, time-outs, lost answers and broken watches, all at once."""
+    async with stage(lab, folder, "storm", seed) as on:
+        await on.run.make_nodes(on.run.rng.randint(5, 8))
+        weather = Storm(seed, rate=on.run.rng.choice([0.1, 0.25, 0.4]), timeout_s=TIMEOUT_S)
+        replica = await on.field.replica(on.ours, weather)
+        await on.run.churn(on.run.plan_pods(on.run.rng.randint(25, 40), [on.ours]))
+        weather.over = True
+        assert weather.count
+        await on.end(replica)
+
+
+async def cuts(lab: Lab, folder: Path, seed: int) -> None:
+    """Every watch is broken again and again, and some are refused because their version is gone."""
+    async with stage(lab, folder, "cuts", seed) as on:
+        await on.run.make_nodes(5)
+        over = False
+
+        def script(ask: Ask) -> Fault:
+            gone = ask.kind == "watch" and not over and on.run.rng.random() < 0.3
+            return Fault(410) if gone else NO_FAULT
+
+        replica = await on.field.replica(on.ours, script)
+        await until(lambda: replica.leads)
+        work = asyncio.create_task(on.run.churn(on.run.plan_pods(30, [on.ours])))
+        broken = 0
+        while not work.done():
+            broken += replica.proxy.cut_watches()
+            await asyncio.sleep(0.1)
+        await work
+        over = True
+        assert broken
+        await on.end(replica)
+
+
+async def partition(lab: Lab, folder: Path, seed: int) -> None:
+    """The network is down for a while in the middle of the work."""
+    async with stage(lab, folder, "partition", seed) as on:
+        await on.run.make_nodes(5)
+        replica = await on.field.replica(on.ours)
+        pods = on.run.plan_pods(30, [on.ours])
+        await on.run.churn(pods[:10])
+        replica.proxy.cut()
+        await on.run.churn(pods[10:])
+        replica.proxy.mend()
+        await on.end(replica)
+
+
+# --- nodes that vanish -----------------------------------------------------------------------------------------------
+
+
+async def vanishing(lab: Lab, folder: Path, seed: int) -> None:
+    """Nodes go between the decision and the bind, and some come back under the same name."""
+    async with stage(lab, folder, "vanishing", seed) as on:
+        await on.run.make_nodes(6)
+        held: dict[str, asyncio.Event] = {}
+        script = _holds_binds(on, held, lambda: replica)
+        replica = await on.field.replica(on.ours, script)
+        work = asyncio.create_task(on.run.churn(on.run.plan_pods(30, [on.ours])))
+        for _ in range(4):
+            await until(lambda: held or work.done())
+            if not held:
+                break
+            name = on.run.rng.choice(sorted(held))
+            await on.run.api.delete(f"{NODES}/{name}")
+            if on.run.rng.random() < 0.5:
+                await until(lambda name=name: name not in replica.process.live.cache.table.row_of)
+            if on.run.rng.random() < 0.7:
+                await on.run.api.post(NODES, on.run.nodes[name])
+                await until(lambda name=name: name in replica.process.live.cache.table.row_of)
+                # Whoever waits may take the room of the pod whose bind is still on its way.
+                await asyncio.sleep(0.1)
+            held.pop(name).set()
+        await work
+        replica.proxy.script = lambda _: NO_FAULT
+        for waiting in held.values():
+            waiting.set()
+        await on.end(replica)
+
+
+def _holds_binds(on: Stage, held: dict[str, asyncio.Event], replica: Callable[[], Replica]) -> Script:
+    """Holds some binds until their node's event is set; then some are passed on and others fail."""
+    hopeless: set[tuple[str, str]] = set()
+    """Binds that were answered when their node was known to be gone; they are not to be repeated while it is."""
+
+    async def script(ask: Ask) -> Fault:
+        if ask.kind != "bind":
+            return NO_FAULT
+        known = replica().process.live.cache.table.row_of
+        if ask.node not in known and (ask.uid, ask.node) in hopeless:
+            on.truth.broken.append(f"asked again to bind to {ask.node}, which it knew to be gone")
+        if on.run.rng.random() < 0.4:
+            await held.setdefault(ask.node, asyncio.Event()).wait()
+            if ask.node not in known:
+                hopeless.add((ask.uid, ask.node))
+            return on.run.rng.choice([NO_FAULT, NO_FAULT, Fault(500), Fault(drop="before"), Fault(drop="after")])
+        return NO_FAULT
+
+    return script
+
+
+# --- others in the same nodes ----------------------------------------------------------------------------------------
+
+
+async def crowd(lab: Lab, folder: Path, seed: int) -> None:
+    """Three schedulers of different names fill the same nodes through bad networks."""
+    async with stage(lab, folder, "crowd", seed, plays_kubelet=True) as on:
+        await on.run.make_nodes(6)
+        names = [f"{on.ours}-{letter}" for letter in "abc"]
+        weather = [Storm(seed * 10 + at, rate=0.15, timeout_s=TIMEOUT_S) for at in range(3)]
+        replicas = [await on.field.replica(name, one) for name, one in zip(names, weather, strict=True)]
+        await on.run.churn(on.run.plan_pods(45, names), gap_s=0.005)
+        for one in weather:
+            one.over = True
+        await on.end(*replicas, judged=names)
+
+
+async def kube(lab: Lab, folder: Path, seed: int) -> None:
+    """The real kube-scheduler binds pods into the same nodes at the same time."""
+    async with stage(lab, folder, "kube", seed, plays_kubelet=True) as on:
+        await on.run.make_nodes(6)
+        weather = Storm(seed, rate=0.1, timeout_s=TIMEOUT_S)
+        replica = await on.field.replica(on.ours, weather)
+        await until(lambda: replica.leads)
+        # kube-scheduler knows nothing of shares of GPUs.
+        await on.run.churn(on.run.plan_pods(45, [on.ours, KUBE_SCHEDULER], gpus=False), gap_s=0.0)
+        weather.over = True
+        await on.end(replica)
+        binders = {on.truth.pods[uid]["spec"]["schedulerName"] for uid in on.truth.node_of if uid in on.truth.pods}
+        assert binders == {on.ours, KUBE_SCHEDULER}
+
+
+# --- schedulers that die ---------------------------------------------------------------------------------------------
+
+
+def _kill_at(number: int, *, has_effect: bool, reached: asyncio.Event) -> Script:
+    """The bind of this number is never answered, later ones do not arrive; `reached` tells that it was asked for."""
+    count = 0
+
+    def script(ask: Ask) -> Fault:
+        nonlocal count
+        if ask.kind != "bind":
+            return NO_FAULT
+        count += 1
+        if count < number:
+            return NO_FAULT
+        first = not reached.is_set()
+        reached.set()
+        return Fault(answer_late_s=3600.0) if first and has_effect else Fault(wait_s=3600.0, drop="before")
+
+    return script
+
+
+async def killed(lab: Lab, folder: Path, seed: int) -> None:
+    """Dead between the decision and the bind, or between the bind and its answer; a new one takes over."""
+    async with stage(lab, folder, "killed", seed) as on:
+        await on.run.make_nodes(5)
+        pods = on.run.plan_pods(30, [on.ours])
+        reached = asyncio.Event()
+        script = _kill_at(on.run.rng.randint(1, 8), has_effect=on.run.rng.random() < 0.5, reached=reached)
+        first = await on.field.replica(on.ours, script)
+        work = asyncio.create_task(on.run.churn(pods))
+        await asyncio.wait_for(reached.wait(), 30)
+        await first.kill()
+        second = await on.field.replica(on.ours)
+        await work
+        await on.end(second)
+
+
+async def process_killed(lab: Lab, folder: Path, seed: int) -> None:
+    """SIGKILL to a real process between the decision and the bind, or between the bind and its answer."""
+    async with stage(lab, folder, "process", seed) as on:
+        await on.run.make_nodes(5)
+        pods = on.run.plan_pods(30, [on.ours])
+        reached = asyncio.Event()
+        number, has_effect = on.run.rng.randint(1, 8), bool(seed % 2)
+        script = _kill_at(number, has_effect=has_effect, reached=reached)
+        first = await on.field.process(folder, on.ours, script)
+        work = asyncio.create_task(on.run.churn(pods))
+        await asyncio.wait_for(reached.wait(), 60)
+        if has_effect:
+            await until(lambda: len(first.proxy.bound) == number)
+        first.signal(signal.SIGKILL)
+        first.proxy.cut()
+        await first.kill()
+        second = await on.field.process(folder, on.ours)
+        await work
+        await until(lambda: second.leads, within_s=60)
+        await on.end(within_s=60)
+        assert await second.terminate() == 0, second.log
+
+
+# --- two replicas, one leader ----------------------------------------------------------------------------------------
+
+
+async def replicas(lab: Lab, folder: Path, seed: int) -> None:
+    """The leader of two is killed, cut off, or stopped under load; one that comes back does no harm."""
+    async with stage(lab, folder, "replicas", seed) as on:
+        await on.run.make_nodes(5)
+        pods = on.run.plan_pods(36, [on.ours])
+        way = ["kill", "cut off", "stop"][seed % 3]
+        weather = Storm(seed, rate=0.05, timeout_s=TIMEOUT_S)
+        pair = [await on.field.replica(on.ours, weather, lease=on.ours) for _ in range(2)]
+        await until(lambda: any(one.leads for one in pair))
+        leader, other = sorted(pair, key=lambda one: not one.leads)
+        await on.run.churn(pods[:8])
+        work = asyncio.create_task(on.run.churn(pods[8:], gap_s=0.05))
+        await asyncio.sleep(on.run.rng.uniform(0.0, 0.3))
+        if way == "kill":
+            await leader.kill()
+        elif way == "cut off":
+            leader.proxy.cut()
+        else:
+            await leader.stop()
+        await until(lambda: other.leads)
+        if way == "cut off":
+            assert not leader.leads, "two lead at once"
+            leader.proxy.mend()
+        weather.over = True
+        await work
+        await on.end(*([leader, other] if way == "cut off" else [other]))
+
+
+async def process_replicas(lab: Lab, folder: Path, seed: int) -> None:
+    """Two real processes; the leader gets SIGKILL, or SIGSTOP and wakes up when another leads."""
+    async with stage(lab, folder, "pair", seed) as on:
+        await on.run.make_nodes(5)
+        pods = on.run.plan_pods(36, [on.ours])
+        pair = [await on.field.process(folder, on.ours, lease=on.ours) for _ in range(2)]
+        await until(lambda: any(one.leads for one in pair), within_s=60)
+        leader, other = sorted(pair, key=lambda one: not one.leads)
+        work = asyncio.create_task(on.run.churn(pods, gap_s=0.05))
+        await until(lambda: len(leader.proxy.bound) >= on.run.rng.randint(1, 6))
+        if seed % 2:
+            leader.signal(signal.SIGSTOP)
+        else:
+            await leader.kill()
+        await until(lambda: other.leads, within_s=60)
+        if seed % 2:
+            leader.signal(signal.SIGCONT)
+        await work
+        await on.end(within_s=60)
+        assert await other.terminate() == 0, other.log
+
+
+# --- the API server --------------------------------------------------------------------------------------------------
+
+
+async def restart(lab: Lab, folder: Path, seed: int) -> None:
+    """kube-apiserver is killed under load and comes back."""
+    async with stage(lab, folder, "restart", seed) as on:
+        await on.run.make_nodes(6)
+        pods = on.run.plan_pods(40, [on.ours])
+        replica = await on.field.replica(on.ours)
+        await on.run.churn(pods[:10])
+        back = asyncio.create_task(asyncio.to_thread(lab.restart, "kube-apiserver"))
+        await on.run.churn(pods[10:])
+        await back
+        await on.end(replica, within_s=90)
+
+
+Story = Callable[[Lab, Path, int], Awaitable[None]]
+
+STORIES: dict[str, tuple[Story, int]] = {
+    "storm": (storm, 80),
+    "cuts": (cuts, 16),
+    "partition": (partition, 12),
+    "vanishing": (vanishing, 24),
+    "crowd": (crowd, 12),
+    "kube": (kube, 8),
+    "killed": (killed, 24),
+    "replicas": (replicas, 12),
+    "process_killed": (process_killed, 6),
+    "process_replicas": (process_replicas, 4),
+    "restart": (restart, 4),
+}
+"""Name to the story and how many seeds it is told with."""

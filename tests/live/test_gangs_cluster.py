@@ -1,0 +1,147 @@
+"""Gangs whose PodGroup is an object of the API server, in both forms: bound together, once enough exist."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.live.record import GANGS_ON
+from tests.live.running import Running, bound, cluster_of, node, pod, scheduling
+
+from foresail.lab import Lab
+from foresail.live.client import Client, Object
+from foresail.live.connect import find_connection
+from foresail.live.errors import NotFound
+from foresail.traces.kubernetes_values import POD_GROUP
+
+pytestmark = pytest.mark.cluster
+
+KUBERNETES, SIGS = "scheduling.k8s.io", "scheduling.x-k8s.io"
+GROUPS = {
+    KUBERNETES: "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups",
+    SIGS: "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups",
+}
+FORMS = list(GROUPS)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab(scheduler=False, apiserver_flags=GANGS_ON) as lab:
+        asyncio.run(_serve_sigs_groups(lab))
+        yield lab
+
+
+async def _serve_sigs_groups(lab: Lab) -> None:
+    """The smallest CustomResourceDefinition that takes the other form's objects."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup", "listKind": "PodGroupList"}
+    metadata = {
+        "name": f"podgroups.{SIGS}",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
+    }
+    async with Client(find_connection(lab.kubeconfig)) as api:
+        await api.post(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": metadata,
+                "spec": {"group": SIGS, "scope": "Namespaced", "names": names, "versions": [version]},
+            },
+        )
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await api.list(GROUPS[SIGS])
+                except NotFound:
+                    await asyncio.sleep(0.1)
+                else:
+                    return
+
+
+def group(form: str, name: str, least: int) -> Object:
+    version = "v1alpha2" if form == KUBERNETES else "v1alpha1"
+    spec = {"schedulingPolicy": {"gang": {"minCount": least}}} if form == KUBERNETES else {"minMember": least}
+    return {"apiVersion": f"{form}/{version}", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+
+
+def member(form: str, gang: str, number: int, cpu: str = "1") -> Object:
+    said: dict[str, Any] = (
+        {"schedulingGroup": {"podGroupName": gang}} if form == KUBERNETES else {"labels": {POD_GROUP: gang}}
+    )
+    return pod(f"{gang}-{number}", requests={"cpu": cpu}, **said)
+
+
+@asynccontextmanager
+async def at_work(lab: Lab, form: str) -> AsyncIterator[Running]:
+    async with cluster_of(lab, node("a"), node("b")) as api, scheduling(lab) as running:
+        try:
+            yield running
+        finally:
+            for one in (await api.list(GROUPS[form]))[0]:
+                await api.delete(f"{GROUPS[form]}/{one['metadata']['name']}")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_members_are_bound_together_once_enough_exist(lab: Lab, form: str):
+    async def live() -> None:
+        async with at_work(lab, form) as running:
+            await running.api.post(GROUPS[form], group(form, "train", 3))
+            await running.create(member(form, "train", 0), member(form, "train", 1))
+            # A pod that came later and is bound shows that the two had their chance.
+            await running.create(pod("other", requests={"cpu": "500m"}))
+            found = await running.until(lambda found: bound(found, "other"))
+            assert not any(found[f"train-{number}"]["spec"].get("nodeName") for number in (0, 1))
+            await running.create(member(form, "train", 2))
+            await running.until(lambda found: bound(found, "train-0", "train-1", "train-2"))
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_member_whose_group_does_not_exist_says_so_until_it_does(lab: Lab, form: str):
+    async def live() -> None:
+        async with at_work(lab, form) as running:
+            await running.create(member(form, "early", 0), member(form, "early", 1))
+            told = await running.until_told("early-0", "early-1")
+            why = f"its PodGroup default/early ({form}) does not exist"
+            assert told == {"early-0": why, "early-1": why}
+            assert ("early-0", why) in await running.events("FailedScheduling")
+            await running.api.post(GROUPS[form], group(form, "early", 2))
+            await running.until(lambda found: bound(found, "early-0", "early-1"))
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_group_that_was_there_before_the_scheduler_is_known(lab: Lab, form: str):
+    async def live() -> None:
+        async with cluster_of(lab, node("a"), node("b")) as api:
+            await api.post(GROUPS[form], group(form, "before", 2))
+            try:
+                async with scheduling(lab) as running:
+                    await running.create(member(form, "before", 0), member(form, "before", 1))
+                    await running.until(lambda found: bound(found, "before-0", "before-1"))
+            finally:
+                await api.delete(f"{GROUPS[form]}/before")
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_gang_that_does_not_fit_as_a_whole_holds_no_room(lab: Lab, form: str):
+    async def live() -> None:
+        async with at_work(lab, form) as running:
+            await running.api.post(GROUPS[form], group(form, "wide", 3))
+            await running.create(*(member(form, "wide", number, cpu="3") for number in range(3)))
+            told = await running.until_told("wide-0", "wide-1", "wide-2")
+            assert all(told.values())
+            await running.create(pod("small-0", requests={"cpu": "4"}), pod("small-1", requests={"cpu": "4"}))
+            found = await running.until(lambda found: bound(found, "small-0", "small-1"))
+            assert not any(found[f"wide-{number}"]["spec"].get("nodeName") for number in range(3))
+
+    asyncio.run(live())
