@@ -1,0 +1,62 @@
+"""The chart's settings: all of them explained, and nothing else taken."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from foresail.lab import components
+
+CHART = Path(__file__).resolve().parents[2] / "deploy" / "chart"
+needs_helm = pytest.mark.skipif(
+    components.find("helm") is None, reason="there is no helm; get it with: foresail lab build --helm"
+)
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([components.need("helm"), *arguments], capture_output=True, text=True, check=False)
+
+
+@needs_helm
+def test_helm_finds_no_fault():
+    ran = helm("lint", "--strict", str(CHART), "--set", "extender.enabled=true,serviceMonitor.enabled=true")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("replicas=3", "additional properties 'replicas' not allowed"),
+        ("scheduler.port=70000", "scheduler/port"),
+        ("scheduler.name=Not A Name", "scheduler/name"),
+        ("image.pullPolicy=Sometimes", "image/pullPolicy"),
+        ("token.secretName=", "token/secretName"),
+        ("tls.secretName=", "tls/secretName"),
+        ("image.digest=sha256:12", "image/digest"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_by_name(value, told):
+    ran = helm("template", "foresail", str(CHART), "--set", value)
+    assert ran.returncode != 0
+    assert told in ran.stderr
+
+
+def test_every_value_is_in_the_schema_and_has_a_comment():
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    assert set(schema["properties"]) - {"global"} == set(values)
+    for name, value in values.items():
+        if "properties" in schema["properties"][name]:
+            assert set(schema["properties"][name]["properties"]) == set(value), name
+    # A key follows a comment, or stands right below a key of its own level that does.
+    above = ""
+    for line in (CHART / "values.yaml").read_text(encoding="utf-8").split("profile: |")[0].splitlines():
+        if re.match(r"\s+\w+:", line):
+            assert above.lstrip().startswith("#"), line
+        above = line
