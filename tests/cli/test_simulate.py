@@ -47,7 +47,15 @@ def test_one_seed_writes_the_same_bytes_twice(trace, tmp_path, protocol):
 def test_the_command_in_the_manifest_gives_the_run_again(trace, tmp_path):
     words = ["--protocol", "clock", "--policy", "power:1+fgd:3", "--arrival-scale", "0.01", "--backoff", "1:10"]
     done = foresail(
-        "simulate", *inputs(trace), *words, "--until", "20000", "--keep-impossible", "--out", tmp_path / "a"
+        "simulate",
+        *inputs(trace),
+        *words,
+        "--until",
+        "20000",
+        "--keep-impossible",
+        "--preemption",
+        "--out",
+        tmp_path / "a",
     )
     assert done.returncode == 0, done.stderr
     command = json.loads((tmp_path / "a" / "manifest.json").read_text())["command"]
