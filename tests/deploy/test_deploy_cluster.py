@@ -15,10 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
-from foresail.cli.main import app
 from foresail.lab import Lab
 from foresail.lab.client import ApiError
 from foresail.lab.ports import free_ports
@@ -286,8 +284,6 @@ def test_the_calls_themselves_are_let_through_or_refused(lab, accounts):
 
 def test_the_scheduler_works_as_it_is_deployed(lab, manifests, accounts, tmp_path):
     """Its own command line, profile and service account; only the files' places and the port are others."""
-    if "run" not in typer.main.get_command(app).commands:
-        pytest.skip("there is no verb run yet")
     objects = {one["kind"]: one for one in manifests["scheduler.yaml"]}
     (port,) = free_ports(1)
     places = {

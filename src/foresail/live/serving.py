@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,7 @@ class ServerSettings:
             raise OptionError(f"{given} is given without {missing}; TLS needs both")
         if self.client_ca is not None and not self.is_tls:
             raise OptionError("--client-ca is given without --tls-cert and --tls-key; client certificates need TLS")
-        for option, path in (("tls-cert", self.certificate), ("tls-key", self.key), ("client-ca", self.client_ca)):
-            if path is not None and not path.is_file():
-                raise OptionError(f"--{option} is {path}; there is no such file")
+        _check_files({"tls-cert": self.certificate, "tls-key": self.key, "client-ca": self.client_ca})
         if not _is_loopback(self.host) and self.client_ca is None:
             raise OptionError(
                 f"--address is {self.host}:{self.port}, which other machines can reach, and anybody who asks would be "
@@ -69,14 +67,18 @@ def check_metrics(settings: ServerSettings, token_file: Path | None) -> None:
     """Refuse to show metrics to strangers; /healthz and /readyz say nothing that is worth hiding."""
     if (settings.certificate is None) != (settings.key is None):
         raise OptionError("--tls-cert and --tls-key belong together; give both or neither")
-    for option, path in (("tls-cert", settings.certificate), ("tls-key", settings.key), ("token-file", token_file)):
-        if path is not None and not path.is_file():
-            raise OptionError(f"--{option} is {path}; there is no such file")
+    _check_files({"tls-cert": settings.certificate, "tls-key": settings.key, "token-file": token_file})
     if not _is_loopback(settings.host) and (not settings.is_tls or token_file is None):
         raise OptionError(
             f"--address is {settings.host}:{settings.port}, which other machines can reach; give --tls-cert, --tls-key "
             "and --token-file, or listen on 127.0.0.1"
         )
+
+
+def _check_files(given: Mapping[str, Path | None]) -> None:
+    for option, path in given.items():
+        if path is not None and not path.is_file():
+            raise OptionError(f"--{option} is {path}; there is no such file")
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -9,9 +9,8 @@ from typing import IO
 
 import msgspec
 
-from foresail.core.decide import decide
 from foresail.core.explain import explain
-from foresail.core.model import NoFit, Placement, Pod
+from foresail.core.model import NoFit, Pod
 from foresail.core.profile import Profile
 from foresail.errors import PolicyError, ResultsError
 from foresail.live.cache import Cache
@@ -121,17 +120,17 @@ def compare(pod: Pod, node: str, cache: Cache, profile: Profile) -> Choice:
     """Their node against what we decide now."""
     table = cache.table
     try:
-        outcome = decide(pod, table, profile)
-        all_nodes = explain(pod, table, profile, top=table.count)
+        explained = explain(pod, table, profile, top=table.count)
     except PolicyError as error:
         return Choice(pod.name, node, "", agree=False, feasible=False, our_score=None, their_score=None, why=str(error))
-    totals = {candidate.node: candidate.total for candidate in all_nodes.candidates}
+    outcome = explained.outcome
+    totals = {candidate.node: candidate.total for candidate in explained.candidates}
     theirs = totals.get(node)
     if isinstance(outcome, NoFit):
         return Choice(
             pod.name, node, "", agree=False, feasible=False, our_score=None, their_score=theirs, why=str(outcome)
         )
-    ours = _total(outcome, totals)
+    ours = totals.get(outcome.node, outcome.score)
     return Choice(
         pod.name,
         node,
@@ -141,10 +140,6 @@ def compare(pod: Pod, node: str, cache: Cache, profile: Profile) -> Choice:
         our_score=ours,
         their_score=theirs,
     )
-
-
-def _total(outcome: Placement, totals: dict[str, float]) -> float:
-    return totals.get(outcome.node, outcome.score)
 
 
 def _opened(path: Path) -> IO[bytes]:
