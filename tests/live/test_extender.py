@@ -161,7 +161,11 @@ def test_whole_nodes_are_refused_unless_forced():
     error = Bench().filter(make_pod("a"), None, Nodes=nodes, NodeNames=None)["Error"]
     assert "kube-scheduler 1.33 and later then scores nodes as if they were empty" in error
     assert "nodeCacheCapable: true" in error
-    assert Bench(force=True).filter(make_pod("a"), None, Nodes=nodes, NodeNames=None) == passed(["n0", "n1"])
+    forced = Bench(nodes=2, force=True)
+    for verb, names in (("filter", ["n0", "n1"]), ("choose", ["n0"])):
+        answer = forced.verb(verb, make_pod("a"), Nodes=nodes, NodeNames=None)
+        # kube-scheduler looks for whole nodes in the answer then, and finds none in a list of names.
+        assert answer == passed(names) | {"Nodes": {"items": nodes["items"][: len(names)]}}
 
 
 def test_a_node_that_the_watch_has_not_told_of_is_waited_for_then_refused():
@@ -194,6 +198,51 @@ def test_what_cannot_be_read_is_an_error_in_the_answer_and_the_server_lives_on(b
     assert status == 200
     assert said in json.loads(answer)["Error"]
     assert bench.filter(make_pod("a")) == passed(bench.names)
+
+
+# --- choose ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_chosen_node_is_the_only_one_in_the_answer_and_holds_the_pod():
+    bench = Bench("best-fit")
+    bench.put(make_pod("old", cpu="8", node="n1"))
+    assert bench.verb("choose", make_pod("a")) == passed(["n1"])
+    assert bench.verb("choose", make_pod("b"), ["n2", "n0"]) == passed(["n0"])
+    assert free_cpu(bench) == {"n0": 15000, "n1": 7000, "n2": 16000}
+    # Asked again, a pod has not got its node.
+    assert bench.verb("choose", make_pod("b"), ["n2"]) == passed(["n2"])
+    assert free_cpu(bench) == {"n0": 16000, "n1": 7000, "n2": 15000}
+
+
+def test_where_nothing_can_be_chosen_the_reasons_are_those_of_the_filters():
+    bench = Bench()
+    assert bench.verb("choose", make_pod("a", cpu="99")) == passed(
+        [], dict.fromkeys(bench.names, "have too little cpu")
+    )
+    unknown = bench.verb("choose", make_pod("b"), ["new"])
+    assert unknown == passed([], {"new": "the extender's watch does not know this node yet"})
+    assert bench.verb("choose", make_pod("c"), []) == passed([])
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data())
+def test_of_any_nodes_the_chosen_one_is_what_decide_decides_where_there_are_no_others(data):
+    policy = data.draw(st.sampled_from(["least-allocated", "best-fit", "kubernetes", "balanced"]))
+    bench = Bench(policy, nodes=6)
+    for at in range(data.draw(st.integers(1, 10))):
+        pod = make_pod(f"p{at}", cpu=data.draw(st.sampled_from(["1", "3", "7"])))
+        asked = data.draw(st.lists(st.sampled_from(bench.names), min_size=1, unique=True))
+        alone = Bench(policy, nodes=0)
+        alone.cache.handler("Node").replace([make_node(name) for name in asked])
+        for held in bench.cache.table.placed.values():
+            name = bench.cache.table.names[held.row]
+            if name in asked:
+                cpu = f"{held.pod.spec.cpu_milli}m"
+                alone.put(make_pod(str(held.pod.uid).removeprefix("uid-"), cpu=cpu, node=name))
+        bare = Pod(f"default/p{at}", alone.cache.table.shape(pod_spec_of(pod)), uid=f"uid-p{at}")
+        expected = decide(bare, alone.cache.table, alone.profile)
+        chosen = bench.verb("choose", pod, asked)["NodeNames"]
+        assert chosen == ([] if isinstance(expected, NoFit) else [expected.node])
 
 
 # --- prioritize ------------------------------------------------------------------------------------------------------
@@ -336,7 +385,7 @@ def test_binding_is_not_served_unless_asked_for():
     status, body = Bench().ask("/bind", b"{}")
     assert status == 404
     assert body == (
-        b"nothing is served at /bind; paths are /filter, /prioritize, /preempt, /healthz, /readyz, /metrics\n"
+        b"nothing is served at /bind; paths are /filter, /choose, /prioritize, /preempt, /healthz, /readyz, /metrics\n"
     )
 
 
@@ -415,18 +464,18 @@ def test_the_pods_of_a_cluster_are_a_workload_to_learn_from():
 
 # --- kube-scheduler's configuration ----------------------------------------------------------------------------------
 
-PLAIN = Wanted(ServerSettings(), 1000, binds=False)
+CHOOSING = Wanted(ServerSettings())
+SCORING = Wanted(ServerSettings(), weight=1000)
 
 
 def test_the_printed_configuration_passes_its_own_check(tmp_path):
     path = tmp_path / "kube.yaml"
     secure = ServerSettings("10.0.0.5", 443, tmp_path / "a", tmp_path / "b", tmp_path / "c")
-    score_only = Wanted(ServerSettings(), 1000, binds=False, filters=False)
-    assert "filterVerb" not in configuration(score_only)["extenders"][0]
-    for wanted in (PLAIN, score_only, Wanted(secure, 7, binds=True, prefix="/foresail")):
+    assert configuration(CHOOSING)["extenders"][0].keys().isdisjoint({"prioritizeVerb", "weight"})
+    for wanted in (CHOOSING, SCORING, Wanted(secure, binds=True, prefix="/foresail", weight=7)):
         path.write_text(configuration_text(wanted))
         assert check_file(path, wanted) == []
-    assert configuration(Wanted(secure, 7, binds=True))["extenders"][0]["tlsConfig"].keys() == {
+    assert configuration(Wanted(secure, binds=True))["extenders"][0]["tlsConfig"].keys() == {
         "caFile",
         "certFile",
         "keyFile",
@@ -455,23 +504,37 @@ def test_the_printed_configuration_passes_its_own_check(tmp_path):
     ],
 )
 def test_a_configuration_that_mis_scores_is_told_with_field_value_and_remedy(field, value, said):
-    stated = configuration(PLAIN)
+    stated = configuration(SCORING)
     stated["extenders"][0][field] = value
-    (finding,) = check(stated, PLAIN)
+    (finding,) = check(stated, SCORING)
     assert str(finding).startswith(said)
 
 
+def test_who_chooses_is_neither_asked_for_scores_nor_filtered_after():
+    stated = configuration(CHOOSING)
+    stated["extenders"][0] |= {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 3}
+    stated["extenders"].append({"urlPrefix": "http://other", "filterVerb": "f"})
+    assert [(finding.field, finding.why) for finding in check(stated, CHOOSING)] == [
+        ("extenders[0].filterVerb", "the policy is not asked which node to take"),
+        ("extenders[0].prioritizeVerb", "scores are asked for, but --weight is not given"),
+        (
+            "extenders[1].filterVerb",
+            "that extender is asked after this one, and may refuse the only node that is left",
+        ),
+    ]
+
+
 def test_samples_and_ignorable_neighbours_are_told_too():
-    stated = configuration(PLAIN)
+    stated = configuration(SCORING)
     stated["percentageOfNodesToScore"] = 50
     stated["profiles"] = [{"percentageOfNodesToScore": 20}]
     stated["extenders"].append({"urlPrefix": "http://other", "ignorable": True, "prioritizeVerb": "p", "weight": 3})
-    assert [(finding.field, finding.value) for finding in check(stated, PLAIN)] == [
+    assert [(finding.field, finding.value) for finding in check(stated, SCORING)] == [
         ("percentageOfNodesToScore", 50),
         ("profiles[0].percentageOfNodesToScore", 20),
         ("extenders[1].ignorable", True),
     ]
-    assert other_scores_most(stated, PLAIN) == 1500 + 300
+    assert other_scores_most(stated, SCORING) == 1500 + 300
 
 
 # --- where it listens ------------------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ Examples:
 
   foresail extender --policy fgd --bind --kubeconfig ~/.kube/config
 
+  foresail extender --policy fgd --weight 5 --print-config
+
   foresail extender --policy kube.yaml --address 10.0.0.5:8888 --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt
 """
 
@@ -51,19 +53,16 @@ def extender(
         ),
     ] = None,
     weight: Annotated[
-        int, typer.Option("--weight", min=1, help="This extender's weight in kube-scheduler's configuration.")
-    ] = 1000,
+        int | None,
+        typer.Option(
+            "--weight",
+            min=1,
+            help="Score nodes with this weight beside kube-scheduler's own scores, instead of choosing the node.",
+        ),
+    ] = None,
     bind: Annotated[
         bool, typer.Option("--bind", help="Bind pods too; GPU devices are then written on the pod.")
     ] = False,
-    filters: Annotated[
-        bool,
-        typer.Option(
-            "--filter/--no-filter",
-            help="Whether the policy's filters are asked too. kube-scheduler's own always hold, so without is quicker, "
-            "and enough unless the profile names filters of its own or GPU devices are shared.",
-        ),
-    ] = True,
     expect: Annotated[
         Path | None,
         typer.Option("--expect", help="Pod list that policies learn from; without it, the cluster's pods."),
@@ -84,10 +83,11 @@ def extender(
     ] = False,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Answer a stock kube-scheduler that asks this extender which nodes will do, and how good they are.
+    """Answer a stock kube-scheduler that asks this extender which node to take.
 
     The decisions are those of the policy, on a picture of the cluster that the extender's own watches keep. It is
-    ready (/readyz) once that picture is whole, and tells figures under /metrics.
+    ready (/readyz) once that picture is whole, and tells figures under /metrics. With --weight it says how good the
+    nodes are instead, and kube-scheduler adds its own scores.
     """
     from foresail.live.extender_config import Wanted, check_file, configuration_text
     from foresail.live.serving import ServerSettings, parse_address
@@ -96,7 +96,7 @@ def extender(
     host, port = parse_address(address)
     server = ServerSettings(host, port, tls_cert, tls_key, client_ca)
     server.check()
-    wanted = Wanted(server, weight, bind, f"/{prefix.strip('/')}" if prefix.strip("/") else "", filters)
+    wanted = Wanted(server, bind, f"/{prefix.strip('/')}" if prefix.strip("/") else "", weight)
     profile = load_profile(policy)
     if print_config:
         typer.echo(configuration_text(wanted), nl=False)
@@ -138,7 +138,7 @@ def _serve(
     from foresail.cli.compiling import compiling_is_announced
     from foresail.core.profile import Profile
     from foresail.live.connect import find_connection
-    from foresail.live.extender import OTHER_SCORES_MOST, ExtenderSettings
+    from foresail.live.extender import DEFAULT_WEIGHT, OTHER_SCORES_MOST, ExtenderSettings
     from foresail.live.extender_config import other_scores_most
     from foresail.live.extender_service import Service, run
     from foresail.logs import configure
@@ -153,13 +153,17 @@ def _serve(
         profile=profile,
         server=wanted.server,
         extender=ExtenderSettings(
-            weight=wanted.weight, other_scores_most=most, binds=wanted.binds, force=force, tells=log_level == "debug"
+            weight=wanted.weight or DEFAULT_WEIGHT,
+            other_scores_most=most,
+            binds=wanted.binds,
+            force=force,
+            tells=log_level == "debug",
         ),
         prefix=wanted.prefix,
         expected=None if expect is None else load_workload(expect)[0],
         seed=seed,
     )
-    if not service.extender.decides:
+    if wanted.weight is not None and not service.extender.decides:
         typer.echo(
             f"warning: --weight {wanted.weight} leaves the choice to other scores too (up to {most}); pods are "
             f"seen when they are bound. From --weight {most // 10 + 1} on this policy decides",

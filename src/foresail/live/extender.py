@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from foresail.core.model import Placement, Pod, Rows
+from foresail.core.decide import Verdicts, decide
+from foresail.core.model import NoFit, Placement, Pod, Rows
 from foresail.core.profile import Profile
 from foresail.core.ranking import rank, reasons_of, refusal, verdicts
 from foresail.core.spec import PodSpec
@@ -109,7 +110,7 @@ class Extender:
         self._now_s = now_s
         self._recent: OrderedDict[str, tuple[str, PodSpec]] = OrderedDict()
         self._assumed: OrderedDict[Hashable, float] = OrderedDict()
-        self._last: tuple[Any, ...] = ()
+        self._last: tuple[object, Verdicts] = (None, np.empty(0, dtype=np.uint16))
         self._rows_of: OrderedDict[bytes, tuple[int, Rows]] = OrderedDict()
         self._writer = protocol.ScoreWriter()
         self._samples = SampleWatch()
@@ -118,41 +119,49 @@ class Extender:
 
     def filter(self, asked: Asked) -> bytes:
         """The nodes that pass the profile's filters, and why the others do not."""
-        rows = self._rows(asked)
-        pod = self._pod(asked)
-        # Asked again, the pod has not got the node that we took for certain.
-        self.release(pod.uid)
-        self._release_late()
-        table = self._cluster.table
-        verdict = self._verdicts(pod)
-        self._samples.look(len(rows), table.count - int(np.count_nonzero(verdict)), table.count)
-        if self.settings.tells:
-            self._tell(pod, asked.names, verdict)
-        at = np.append(verdict, np.uint16(1))[rows]  # the last place is for unknown nodes
-        if not at.any() and not asked.has_nodes:
+        pod, rows, verdict = self._judge(asked)
+        if not verdict.any() and not asked.has_nodes:
             if len(rows) == 1:
                 self._assume(pod, int(rows[0]))
             return protocol.all_pass_answer(asked)
-        names = asked.names
-        passing = [name for name, code in zip(names, at.tolist(), strict=True) if not code]
-        said: dict[int, str] = {}
-        refused = {}
-        for name, row, code in zip(names, rows.tolist(), at.tolist(), strict=True):
-            if row < 0:
-                refused[name] = "the extender's watch does not know this node yet"
-            elif code:
-                if code not in said:
-                    said[code] = ", ".join(reasons_of(pod, self._profile, code))
-                refused[name] = said[code]
+        passing = [name for name, code in zip(asked.names, verdict.tolist(), strict=True) if not code]
         if len(passing) == 1:
-            self._assume(pod, table.row_of[passing[0]])
-        return protocol.filter_answer(passing, refused)
+            self._assume(pod, self._cluster.table.row_of[passing[0]])
+        return protocol.filter_answer(asked, passing, self._refusals(pod, asked, rows, verdict))
+
+    def choose(self, asked: Asked) -> bytes:
+        """The answer to a filter request by the one node that is best, which kube-scheduler then takes unscored."""
+        pod, rows, verdict = self._judge(asked)
+        feasible: Rows = rows[verdict == 0]
+        if not len(feasible):
+            return protocol.filter_answer(asked, [], self._refusals(pod, asked, rows, verdict))
+        return self._chosen(pod, asked, rank(pod, self._cluster.table, self._profile, feasible).best)
+
+    def choose_at_once(self, asked: Asked) -> bytes | None:
+        """The same without a look at every name; None if that will not do.
+
+        Where a node's total depends on that node alone, the best of all nodes is the best of any it is among.
+        """
+        if (
+            self.settings.tells
+            or asked.has_nodes
+            or not self._profile.remembers_totals
+            or self._profile.tie is not None
+        ):
+            return None
+        pod = self._asked_again(asked)
+        outcome = decide(pod, self._cluster.table, self._profile)
+        if isinstance(outcome, NoFit) or not asked.has_name(outcome.node):
+            return None
+        count = self._cluster.table.count
+        if (sent := asked.count_names()) < count:
+            self._samples.look(sent, count - int(np.count_nonzero(self._verdicts(pod))), count)
+        return self._chosen(pod, asked, outcome.row)
 
     def prioritize(self, asked: Asked) -> bytes:
         """Scores from 0 to 10; nodes that do not pass the filters any more get 0. Those with 0 are left out."""
         rows = self._rows(asked)
-        pod = self._pod(asked)
-        self.release(pod.uid)
+        pod = self._asked_again(asked)
         table = self._cluster.table
         places = np.flatnonzero(np.append(self._verdicts(pod), np.uint16(1))[rows] == 0)
         scores = np.zeros(len(rows), dtype=np.int64)
@@ -221,6 +230,41 @@ class Extender:
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
+    def _asked_again(self, asked: Asked) -> Pod:
+        """The pod of a request. It has not got the node that we took for certain when we were asked before."""
+        pod = self._pod(asked)
+        self.release(pod.uid)
+        self._release_late()
+        return pod
+
+    def _judge(self, asked: Asked) -> tuple[Pod, Rows, Verdicts]:
+        """The pod of a filter request, and of the nodes that are asked about the rows and the verdicts."""
+        rows = self._rows(asked)
+        pod = self._asked_again(asked)
+        table = self._cluster.table
+        verdict = self._verdicts(pod)
+        self._samples.look(len(rows), table.count - int(np.count_nonzero(verdict)), table.count)
+        if self.settings.tells:
+            self._tell(pod, asked.names, verdict)
+        return pod, rows, np.append(verdict, np.uint16(1))[rows]  # the last place is for unknown nodes
+
+    def _refusals(self, pod: Pod, asked: Asked, rows: Rows, verdict: Verdicts) -> dict[str, str]:
+        """Why each node does not pass that does not."""
+        said: dict[int, str] = {}
+        refused = {}
+        for name, row, code in zip(asked.names, rows.tolist(), verdict.tolist(), strict=True):
+            if row < 0:
+                refused[name] = "the extender's watch does not know this node yet"
+            elif code:
+                if code not in said:
+                    said[code] = ", ".join(reasons_of(pod, self._profile, code))
+                refused[name] = said[code]
+        return refused
+
+    def _chosen(self, pod: Pod, asked: Asked, row: int) -> bytes:
+        self._assume(pod, row)
+        return protocol.filter_answer(asked, [self._cluster.table.names[row]], {})
+
     def _rows(self, asked: Asked) -> Rows:
         """Row of each node that is asked about, -1 for one that no watch has told of."""
         if asked.has_nodes and not self.settings.force:
@@ -264,11 +308,11 @@ class Extender:
             raise InputError(f"pod {name} is not known to the extender; kube-scheduler will ask again")
         return Pod(name, self._cluster.table.shape(spec), uid=uid)
 
-    def _verdicts(self, pod: Pod) -> Any:
+    def _verdicts(self, pod: Pod) -> Verdicts:
         """Verdicts about all nodes; those of the filter request serve prioritize too unless something has changed."""
         table = self._cluster.table
         state = (pod.shape, table.structure, table.touches, self._profile.lessons)
-        if self._last[:1] != (state,):
+        if self._last[0] != state:
             self._last = (state, verdicts(pod, table, self._profile))
             # Asking may itself make the table grow (a resource that only this pod names).
             if state != (pod.shape, table.structure, table.touches, self._profile.lessons):
@@ -279,8 +323,7 @@ class Extender:
         table = self._cluster.table
         if pod.uid in table.placed:
             return
-        devices = self._profile.devices.devices(pod, table.all, row) if pod.gpu_count else ()
-        table.assume(pod, Placement(row, table.names[row], devices))
+        table.assume(pod, Placement(row, table.names[row], self._profile.devices_on(row, pod, table.all)))
         self._assumed[pod.uid] = self._now_s() + self.settings.assume_s
 
     def _release_late(self) -> None:
@@ -294,7 +337,7 @@ class Extender:
                 get_logger().warning("assumed_pod_not_bound", uid=uid, waited_s=self.settings.assume_s)
             self.release(uid)
 
-    def _tell(self, pod: Pod, names: list[str], verdict: Any) -> None:
+    def _tell(self, pod: Pod, names: list[str], verdict: Verdicts) -> None:
         here = {self._cluster.table.names[row] for row in np.flatnonzero(verdict == 0)}
         get_logger().debug(
             "filtered",

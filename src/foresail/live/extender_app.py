@@ -19,8 +19,8 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-VERBS = ("filter", "prioritize", "preempt", "bind")
-"""The annotation that says which GPU devices of its node a pod has: their numbers, with commas."""
+VERBS = ("filter", "choose", "prioritize", "preempt", "bind")
+"""Paths that are asked with POST: kube-scheduler's four verbs, filter in two ways."""
 
 _MOST_BODY_BYTES = 256 << 20
 _JSON = [(b"content-type", b"application/json")]
@@ -103,6 +103,7 @@ class ExtenderApp:
         self._prefix = prefix.rstrip("/")
         self._answers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": self._filter,
+            "choose": self._choose,
             "prioritize": self._prioritize,
             "preempt": self._preempt,
         }
@@ -147,18 +148,35 @@ class ExtenderApp:
     # --- verbs -------------------------------------------------------------------------------------------------------
 
     async def _filter(self, body: bytes) -> bytes:
+        return await self._answer_filter("filter", body, self._extender.filter)
+
+    async def _choose(self, body: bytes) -> bytes:
+        return await self._answer_filter("choose", body, self._extender.choose, self._extender.choose_at_once)
+
+    async def _answer_filter(
+        self,
+        verb: str,
+        body: bytes,
+        answer: Callable[[Asked], bytes],
+        at_once: Callable[[Asked], bytes | None] = lambda _: None,
+    ) -> bytes:
+        """The answer to a filter request, `at_once` if that can be, and else after a look at all nodes."""
         try:
             asked = protocol.read_asked(body)
-            await self._wait_for_nodes(asked)
-            answer = self._extender.filter(asked)
+            self._check_ready()
+            found = at_once(asked)
+            if found is None:
+                await self._wait_for_nodes(asked)
+                found = answer(asked)
         except Exception as error:  # noqa: BLE001 - one request's trouble must not end the server
-            return protocol.filter_error(self._told("filter", error))
-        self.figures.fine["filter"].inc()
-        return answer
+            return protocol.filter_error(self._told(verb, error))
+        self.figures.fine[verb].inc()
+        return found
 
     async def _prioritize(self, body: bytes) -> bytes:
         try:
             asked = protocol.read_asked(body)
+            self._check_ready()
             await self._wait_for_nodes(asked)
             answer = self._extender.prioritize(asked)
         except Exception as error:  # noqa: BLE001 - one request's trouble must not end the server
@@ -200,7 +218,6 @@ class ExtenderApp:
 
     async def _wait_for_nodes(self, asked: Asked) -> None:
         """Wait a little for nodes that kube-scheduler's watch told of before ours did."""
-        self._check_ready()
         if self._changed is None or self._extender.knows_nodes(asked):
             return
         deadline_s = time.monotonic() + self._wait_for_node_s

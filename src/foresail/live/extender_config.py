@@ -29,11 +29,20 @@ class Wanted:
     """What the configuration must say of this extender."""
 
     server: ServerSettings
-    weight: int
-    binds: bool
+    binds: bool = False
     prefix: str = ""
-    filters: bool = True
-    """Whether the profile filters too; else kube-scheduler's own filters are all, and the profile only scores."""
+    weight: int | None = None
+    """Weight of the scores beside kube-scheduler's own; None if the extender chooses the node and nobody scores."""
+
+    @property
+    def verbs(self) -> dict[str, str]:
+        """Fields of the configuration that say what is asked, and where; others are left out."""
+        asked = (
+            {"filterVerb": "choose"}
+            if self.weight is None
+            else {"filterVerb": "filter", "prioritizeVerb": "prioritize"}
+        )
+        return {**asked, "preemptVerb": "preempt", **({"bindVerb": "bind"} if self.binds else {})}
 
     @property
     def url_prefix(self) -> str:
@@ -62,11 +71,8 @@ def configuration(wanted: Wanted) -> dict[str, Any]:
     """A whole KubeSchedulerConfiguration, as plain data."""
     extender: dict[str, Any] = {
         "urlPrefix": wanted.url_prefix,
-        **({"filterVerb": "filter"} if wanted.filters else {}),
-        "prioritizeVerb": "prioritize",
-        **({"preemptVerb": "preempt"} if wanted.filters else {}),
-        **({"bindVerb": "bind"} if wanted.binds else {}),
-        "weight": wanted.weight,
+        **wanted.verbs,
+        **({} if wanted.weight is None else {"weight": wanted.weight}),
         "nodeCacheCapable": True,
         "ignorable": False,
         "httpTimeout": f"{TIMEOUT_S:g}s",
@@ -111,6 +117,15 @@ def check(stated: Mapping[str, Any], wanted: Wanted, path: Path | None = None) -
         ]
     found += _of_ours(f"extenders[{ours[0]}]", extenders[ours[0]], wanted)
     for at, other in enumerate(extenders):
+        if at > ours[0] and other.get("filterVerb") and wanted.weight is None:
+            found.append(
+                Finding(
+                    f"extenders[{at}].filterVerb",
+                    other["filterVerb"],
+                    "that extender is asked after this one, and may refuse the only node that is left",
+                    "name this extender last, or start it with --weight",
+                )
+            )
         if at != ours[0] and other.get("ignorable") and (other.get("filterVerb") or other.get("prioritizeVerb")):
             found.append(
                 Finding(
@@ -163,10 +178,21 @@ def _of_ours(place: str, ours: Mapping[str, Any], wanted: Wanted) -> list[Findin
         "whole nodes are sent, and kube-scheduler 1.33 and later scores them as if they were empty",
         "set it to true",
     )
-    for verb in ("filter", "prioritize") if wanted.filters else ("prioritize",):
+    need(
+        "filterVerb",
+        ours.get("filterVerb") == wanted.verbs["filterVerb"],
+        "the policy is not asked which node to take" if wanted.weight is None else "the profile is not asked to filter",
+        f'set it to "{wanted.verbs["filterVerb"]}"',
+    )
+    if wanted.weight is None:
         need(
-            f"{verb}Verb", ours.get(f"{verb}Verb") == verb, f"the profile is not asked to {verb}", f'set it to "{verb}"'
+            "prioritizeVerb",
+            not ours.get("prioritizeVerb"),
+            "scores are asked for, but --weight is not given",
+            "leave it out, or start the extender with --weight and set filterVerb to filter",
         )
+    else:
+        found += _scoring(place, ours, wanted.weight)
     need(
         "preemptVerb",
         ours.get("preemptVerb") in {None, "", "preempt"},
@@ -183,20 +209,6 @@ def _of_ours(place: str, ours: Mapping[str, Any], wanted: Wanted) -> list[Findin
     else:
         need(
             "bindVerb", not ours.get("bindVerb"), "this extender does not bind", "leave it out, or start it with --bind"
-        )
-    weight = ours.get("weight")
-    need(
-        "weight",
-        isinstance(weight, int) and weight > 0,
-        "the scores do not count",
-        f"set it to {wanted.weight}, as --weight says",
-    )
-    if isinstance(weight, int) and weight > 0:
-        need(
-            "weight",
-            weight == wanted.weight,
-            f"the extender is started with --weight {wanted.weight} and relies on it",
-            "let both say the same",
         )
     need(
         "ignorable",
@@ -226,6 +238,27 @@ def _of_ours(place: str, ours: Mapping[str, Any], wanted: Wanted) -> list[Findin
             "the extender lets in only those who show a client certificate",
             "give certFile and keyFile",
         )
+    return found
+
+
+def _scoring(place: str, ours: Mapping[str, Any], weight: int) -> list[Finding]:
+    """What is wrong where the extender scores beside kube-scheduler's own plug-ins."""
+    found, stated = [], ours.get("weight")
+    if ours.get("prioritizeVerb") != "prioritize":
+        found.append(
+            Finding(
+                f"{place}.prioritizeVerb",
+                ours.get("prioritizeVerb"),
+                "the profile is not asked to prioritize",
+                'set it to "prioritize"',
+            )
+        )
+    if not isinstance(stated, int) or stated <= 0:
+        why, remedy = "the scores do not count", f"set it to {weight}, as --weight says"
+        found.append(Finding(f"{place}.weight", stated, why, remedy))
+    elif stated != weight:
+        why = f"the extender is started with --weight {weight} and relies on it"
+        found.append(Finding(f"{place}.weight", stated, why, "let both say the same"))
     return found
 
 

@@ -24,8 +24,8 @@ class _Metadata(msgspec.Struct):
     resourceVersion: str = ""  # noqa: N815 - as it stands in the JSON
 
 
-class PodHead(msgspec.Struct):
-    """Who a pod is, without what it asks."""
+class Head(msgspec.Struct):
+    """Who a pod or a node is, without the rest."""
 
     metadata: _Metadata
 
@@ -45,11 +45,22 @@ class Asked(msgspec.Struct, dict=True):
     @cached_property
     def names(self) -> list[str]:
         """Names of the nodes that are asked about, also where whole nodes were sent."""
-        if self.has_nodes:
-            return [node.metadata.name for node in _nodes.decode(self.Nodes).items]
-        return _names.decode(self.NodeNames) or []
+        return list(self.nodes) if self.has_nodes else _names.decode(self.NodeNames) or []
 
-    def head(self) -> PodHead:
+    @cached_property
+    def nodes(self) -> dict[str, msgspec.Raw]:
+        """The whole nodes that were sent, by name."""
+        return {_head.decode(node).metadata.name: node for node in _nodes.decode(self.Nodes).items}
+
+    def has_name(self, name: str) -> bool:
+        """Whether a node is asked about, without a look at the others; names of nodes need no escaping."""
+        return b'"%b"' % name.encode() in bytes(self.NodeNames)
+
+    def count_names(self) -> int:
+        """How many nodes are asked about, of those that are named; at least one is."""
+        return bytes(self.NodeNames).count(b",") + 1
+
+    def head(self) -> Head:
         return _head.decode(self.Pod)
 
     def pod(self) -> dict[str, Any]:
@@ -59,7 +70,7 @@ class Asked(msgspec.Struct, dict=True):
 
 
 class _NodeList(msgspec.Struct):
-    items: list[PodHead] = []
+    items: list[msgspec.Raw] = []
 
 
 class _Victims(msgspec.Struct):
@@ -102,7 +113,7 @@ class AskedBind(msgspec.Struct):
     Node: str
 
 
-_head = msgspec.json.Decoder(PodHead)
+_head = msgspec.json.Decoder(Head)
 _names = msgspec.json.Decoder(list[str] | None)
 _nodes = msgspec.json.Decoder(_NodeList)
 _asked = msgspec.json.Decoder(Asked)
@@ -153,11 +164,12 @@ def _field(stated: Mapping[str, Any], name: str) -> Any:
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def filter_answer(passing: Iterable[str], refused: Mapping[str, str]) -> bytes:
+def filter_answer(asked: Asked, passing: list[str], refused: Mapping[str, str]) -> bytes:
+    """Who passes and why others do not. Who sent whole nodes gets whole nodes back, and looks at nothing else."""
     return _encode(
         {
-            "Nodes": None,
-            "NodeNames": list(passing),
+            "Nodes": {"items": [asked.nodes[name] for name in passing]} if asked.has_nodes else None,
+            "NodeNames": passing,
             "FailedNodes": refused,
             "FailedAndUnresolvableNodes": {},
             "Error": "",
