@@ -61,13 +61,16 @@ def anti_affinity(index: int) -> Object:
 KINDS: dict[str, Callable[[int], Object]] = {"plain": plain, "spread": spread, "anti_affinity": anti_affinity}
 
 
-def pod(index: int, kind: str, scheduler: str) -> Object:
+def pod(index: int, kind: str, scheduler: str, measurement: int) -> Object:
+    """One of the pods of a measurement. No name is used twice: whoever is late to delete an old pod, by its name, would
+    delete a new one.
+    """
     made = KINDS[kind](index)
     container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": f"pod-{index:05}", "namespace": "bench", "labels": made["labels"]},
+        "metadata": {"name": f"pod-{measurement}-{index:05}", "namespace": "bench", "labels": made["labels"]},
         "spec": {"schedulerName": scheduler, "containers": [container], **made["spec"]},
     }
 
@@ -101,6 +104,7 @@ class Bench:
         self._lab = lab
         self._api = api
         self._scratch = scratch
+        self._measurement = 0
 
     async def prepare(self) -> None:
         await self._api.post("/api/v1/namespaces", {"metadata": {"name": "bench"}})
@@ -110,6 +114,7 @@ class Bench:
 
     async def rate(self, scheduler: str, kind: str) -> float:
         """Pods a second that a scheduler binds."""
+        self._measurement += 1
         binds = Binds()
         watch = Watch(self._api, "/api/v1/namespaces/bench/pods", binds)
         watching = asyncio.create_task(watch.run())
@@ -117,10 +122,13 @@ class Bench:
             await watch.ready()
             await self._create(scheduler, kind)
             with SCHEDULERS[scheduler](self._lab, self._scratch):
-                await self._until(lambda: len(binds.at_s) >= PODS, f"{scheduler} has bound all {kind} pods")
+                await self._until(
+                    lambda: len(binds.at_s) >= PODS,
+                    lambda: f"{scheduler} has bound {len(binds.at_s)} of {len(binds.present)} {kind} pods",
+                )
             times_s = sorted(binds.at_s.values())
             await self._delete_all()
-            await self._until(lambda: not binds.present, "all pods are deleted")
+            await self._until(lambda: not binds.present, lambda: f"{len(binds.present)} pods are not deleted yet")
         finally:
             watching.cancel()
         return (PODS - 1) / (times_s[-1] - times_s[0])
@@ -140,16 +148,18 @@ class Bench:
 
         async def create() -> None:
             for index in todo:
-                await self._api.post("/api/v1/namespaces/bench/pods", pod(index, kind, NAMES[scheduler]))
+                await self._api.post(
+                    "/api/v1/namespaces/bench/pods", pod(index, kind, NAMES[scheduler], self._measurement)
+                )
 
         await asyncio.gather(*(create() for _ in range(CREATORS)))
 
     @staticmethod
-    async def _until(reached: Callable[[], bool], what: str) -> None:
+    async def _until(reached: Callable[[], bool], state: Callable[[], str]) -> None:
         until_s = time.perf_counter() + 300
         while not reached():
             if time.perf_counter() > until_s:
-                raise TimeoutError(f"not within 300 s: {what}")
+                raise TimeoutError(f"after 300 s {state()}")
             await asyncio.sleep(0.05)
 
 
@@ -195,7 +205,7 @@ def extender(lab: Lab, scratch: Path) -> Iterator[None]:
     """kube-scheduler that asks `foresail extender` about every pod; leaves the extender's figures in a file."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    words = [str(FORESAIL), "extender", "--policy", "best-fit", "--no-filter", "--address", address]
+    words = [str(FORESAIL), "extender", "--policy", "best-fit", "--address", address]
     stated = yaml.safe_load(subprocess.run([*words, "--print-config"], check=True, capture_output=True).stdout)
     with _process(scratch, "extender", *words, "--kubeconfig", str(lab.kubeconfig)):
         _wait_for(f"http://{address}/readyz")
@@ -228,7 +238,7 @@ def p99_ms(metrics: str) -> float:
     for family in text_string_to_metric_families(metrics):
         if family.name == "foresail_extender_request_seconds":
             for sample in family.samples:
-                if sample.name.endswith("_bucket") and sample.labels["verb"] in {"filter", "prioritize"}:
+                if sample.name.endswith("_bucket") and sample.labels["verb"] in {"filter", "choose", "prioritize"}:
                     edge = float(sample.labels["le"])
                     buckets[edge] = buckets.get(edge, 0.0) + sample.value
     wanted, lower, below = 0.99 * buckets[float("inf")], 0.0, 0.0
