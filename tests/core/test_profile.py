@@ -2,15 +2,18 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from foresail.core.decide import decide
 from foresail.core.profile import Profile, UsedScore
-from foresail.errors import ForesailError, InputError, OptionError
+from foresail.errors import ForesailError, InputError, OptionError, PolicyError
 from foresail.policies.devices import LeastSufficient, MostFree
 from foresail.policies.dot_product import DotProduct
 from foresail.policies.fgd import Fgd
 from foresail.policies.profiles import load_profile
 from foresail.policies.random import Random
+from foresail.testing import make_pod, make_table
 
 EXAMPLES = "examples: fgd, power:100+fgd:900, dot-product(dimension=share,norm=node)"
 FILTERS = ["schedulable", "taints", "node-selector", "fit"]
@@ -191,3 +194,55 @@ def test_a_profile_refuses_what_is_no_plug_in():
         UsedScore("x", object())
     with pytest.raises(ForesailError, match='"x" is not a filter'):
         Profile("p", filters=[("x", object())], scores=[UsedScore("fgd", Fgd())], devices=LeastSufficient())
+
+
+class Spoilt:
+    """A score, filter and device rule that does one of its parts wrong."""
+
+    reason = "are spoilt"
+    keeps_best = False
+
+    def __init__(self, part):
+        self.part = part
+
+    def _try(self, part, answer):
+        if part == self.part:
+            raise KeyError(part)
+        return answer
+
+    def score(self, _pod, nodes):
+        return self._try("score", np.zeros(len(nodes)))
+
+    def normalize(self, _pod, _nodes, raw):
+        return self._try("normalize", raw)
+
+    def same_for_all(self, _pod, _nodes):
+        return self._try("same_for_all", None)
+
+    def passes(self, _pod, nodes):
+        return self._try("passes", np.ones(len(nodes), dtype=bool))
+
+    def skips(self, _pod, _nodes):
+        return self._try("skips", False)
+
+    def devices(self, _pod, _nodes, _row):
+        return self._try("devices", (0,))
+
+
+@pytest.mark.parametrize(
+    ("part", "whose"),
+    [
+        ("score", 'policy "x"'),
+        ("normalize", 'policy "x"'),
+        ("same_for_all", 'policy "x"'),
+        ("passes", 'filter "y"'),
+        ("skips", 'filter "y"'),
+        ("devices", 'the device rule of "p"'),
+    ],
+)
+def test_whatever_a_plug_in_raises_is_told_as_the_policys_fault(part, whose):
+    table = make_table(free=[(4, 8, 1000)] * 3)
+    spoilt = Spoilt(part)
+    profile = Profile("p", filters=[("y", spoilt)], scores=[UsedScore("x", spoilt)], devices=spoilt)
+    with pytest.raises(PolicyError, match=f"^{whose} failed on pod: KeyError: '{part}'$"):
+        decide(make_pod(gpu=500, nodes=table), table, profile)

@@ -181,6 +181,19 @@ def test_a_broken_package_is_named_and_spares_the_others(packages):
         policy("bad")
 
 
+def test_a_policy_whose_constructor_raises_anything_is_told_by_name(packages):
+    source = """
+    class Weights:
+        def __init__(self) -> None:
+            open("/no/such/weights")
+
+        def score(self, pod, nodes): ...
+    """
+    distribution(packages, "heavy-pack", {"heavy": "heavy_pack:Weights"}, source)
+    with pytest.raises(OptionError, match=r'^"heavy" of heavy-pack 1.0 cannot be made: FileNotFoundError: .*weights'):
+        policy("heavy")
+
+
 def test_a_name_that_is_taken_is_refused_with_a_warning(packages):
     distribution(packages, "good-pack", {"fgd": "good_pack:First", "mine": "good_pack:First"}, GOOD)
     distribution(packages, "later-pack", {"mine": "later_pack:First"}, GOOD)

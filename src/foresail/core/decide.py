@@ -46,8 +46,7 @@ def decide(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
         row, best = _choose(pod, table, profile, answers, rows)
     if best != best:  # noqa: PLR0124 - only NaN differs from itself, and argmax finds it first
         raise PolicyError(f"{_names(profile)} scored node {table.names[row]} NaN for {pod.name}")
-    devices = profile.devices.devices(pod, table.all, row) if pod.shape.gpu_count else ()
-    return Placement(row, table.names[row], devices, best)
+    return Placement(row, table.names[row], profile.devices_on(row, pod, table.all), best)
 
 
 def memory_of(table: NodeTable, profile: Profile) -> Memory:

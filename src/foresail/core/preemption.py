@@ -316,7 +316,7 @@ class _Search:
         if not pod.gpu_count:
             return found
         with _Lifted(table, found.victims):
-            devices = self._profile.devices.devices(pod, table.all, found.row)
+            devices = self._profile.devices_on(found.row, pod, table.all)
         return Preemption(found.row, found.node, found.victims, found.violations, devices)
 
     def _violating(self, lower: list[Placed]) -> set[Hashable]:

@@ -49,13 +49,16 @@ class UsedFilter:
         try:
             codes = self._refuses(pod, nodes)
         except Exception as error:
-            raise PolicyError(f'filter "{self.name}" failed on {pod.name}: {type(error).__name__}: {error}') from error
+            raise failed(f'filter "{self.name}"', pod, error) from error
         if codes.shape != (len(nodes),):
             raise PolicyError(f'filter "{self.name}" answered with shape {codes.shape} for {len(nodes)} nodes')
         return codes
 
     def skips(self, pod: Pod, nodes: Nodes) -> bool:
-        return self._skips is not None and self._skips(pod, nodes)
+        try:
+            return self._skips is not None and self._skips(pod, nodes)
+        except Exception as error:
+            raise failed(f'filter "{self.name}"', pod, error) from error
 
 
 class UsedScore:
@@ -82,17 +85,28 @@ class UsedScore:
         try:
             raw = np.asarray(self.plugin.score(pod, nodes))
         except Exception as error:
-            raise PolicyError(f'policy "{self.name}" failed on {pod.name}: {type(error).__name__}: {error}') from error
+            raise failed(f'policy "{self.name}"', pod, error) from error
         if raw.shape != (len(nodes),):
             raise PolicyError(f'policy "{self.name}" answered with shape {raw.shape} for {len(nodes)} nodes')
         return raw
 
     def normalize(self, pod: Pod, nodes: Nodes, raw: Scores) -> Scores:
-        return raw if self._normalize is None else self._normalize(pod, nodes, raw)
+        try:
+            return raw if self._normalize is None else self._normalize(pod, nodes, raw)
+        except Exception as error:
+            raise failed(f'policy "{self.name}"', pod, error) from error
 
     def same_for_all(self, pod: Pod, nodes: Nodes) -> float | None:
         """What every node gets whichever of them are feasible, normalised but not weighted; None if that differs."""
-        return None if self._same_for_all is None else self._same_for_all(pod, nodes)
+        try:
+            return None if self._same_for_all is None else self._same_for_all(pod, nodes)
+        except Exception as error:
+            raise failed(f'policy "{self.name}"', pod, error) from error
+
+
+def failed(what: str, pod: Pod, error: Exception) -> PolicyError:
+    """The error for a plug-in that raised: whose it is, and on which pod."""
+    return PolicyError(f"{what} failed on {pod.name}: {type(error).__name__}: {error}")
 
 
 class Profile:
@@ -139,6 +153,15 @@ class Profile:
         return row_wise and (
             (len(self.scores) == 1 and self.scores[0].keeps_best) or not any(used.normalizes for used in self.scores)
         )
+
+    def devices_on(self, row: int, pod: Pod, nodes: Nodes) -> tuple[int, ...]:
+        """The GPUs of a node that the pod gets; none if it asks for none."""
+        if not pod.shape.gpu_count:
+            return ()
+        try:
+            return self.devices.devices(pod, nodes, row)
+        except Exception as error:
+            raise failed(f'the device rule of "{self.name}"', pod, error) from error
 
     def learn(self, workload: Workload, nodes: Nodes) -> None:
         """Tell the plug-ins that want to know which pods to expect."""

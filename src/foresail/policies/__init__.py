@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from foresail.errors import OptionError, did_you_mean
+from foresail.errors import ForesailError, OptionError, did_you_mean
 from foresail.policies.options import converted
 
 POLICIES = {
@@ -121,8 +121,13 @@ def make(entry: Entry, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]
     values = converted(entry.name, entry.factory, options)
     try:
         return entry.factory(**values), values
+    except ForesailError:
+        raise
     except (TypeError, ValueError) as error:
         raise OptionError(f"{entry.name}: {error}") from error
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise OptionError(f'"{entry.name}" of {entry.origin} cannot be made: {said}') from error
 
 
 def find(kind: str, name: str) -> Entry:

@@ -10,7 +10,7 @@ from numba import njit
 
 from foresail.core.model import Nodes, Pod, Scores
 from foresail.core.spec import Workload
-from foresail.core.table import CPU
+from foresail.core.table import CPU, NodeTable
 from foresail.errors import OptionError, PolicyError
 from foresail.policies.fragmentation import CLASSES, Asks, TypicalPods, add_classes, fragment_milli
 
@@ -41,13 +41,7 @@ class Fgd:
         self._asks = self._typical.asks(self._typical.share)
 
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
-        if self._typical is None:
-            raise PolicyError("fgd has not seen a workload yet, so it knows no typical pods; call profile.learn first")
         table, shape = nodes.table, pod.shape
-        if self._typical.allowed.shape[1] < len(table.models):
-            # A node of a new model has come; the kernels look models up without a check.
-            self._typical.allow(table.models)
-            self._asks = self._typical.asks(self._typical.share)
         scores: Scores = _scores(
             nodes.index,
             table.free,
@@ -58,7 +52,7 @@ class Fgd:
             shape.gpu_milli,
             shape.is_share,
             self._levels,
-            *self._asks,
+            *self._known_asks(table),
         )
         return scores
 
@@ -75,9 +69,19 @@ class Fgd:
             shape.request[CPU],
             shape.gpu_milli,
             self._levels,
-            *self._asks,
+            *self._known_asks(table),
         )
         return (device,)
+
+    def _known_asks(self, table: NodeTable) -> tuple[Any, ...]:
+        """The typical pods as the kernels take them, for the models that the table has now."""
+        if self._typical is None:
+            raise PolicyError("fgd has not seen a workload yet, so it knows no typical pods; call profile.learn first")
+        if self._typical.allowed.shape[1] < len(table.models):
+            # A node of a new model has come; the kernels look models up without a check.
+            self._typical.allow(table.models)
+            self._asks = self._typical.asks(self._typical.share)
+        return self._asks
 
 
 @njit(cache=True)
