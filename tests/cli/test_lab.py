@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from foresail.cli.lab import app
 from foresail.errors import OptionError
-from foresail.lab import LabSettings, workload_image
+from foresail.lab import LabSettings, LabStatus, workload_image
 from foresail.lab.errors import LabError
 from foresail.lab.processes import ProcessId
 from foresail.lab.state import LabState
@@ -40,10 +41,18 @@ def test_status_tells_what_has_ended_and_exits_with_1(dead):
     assert ran.output.splitlines() == [
         f"lab dead (not up yet) at https://127.0.0.1:1, in {dead / 'dead'}",
         "  etcd                       has ended",
-        "  0 of 0 nodes ready",
+        "  the API server does not answer; see: foresail lab logs kube-apiserver",
     ]
     as_json = json.loads(run("status", "--name", "dead", "--dir", dead, "--json").output)
-    assert (as_json["components"], as_json["ready"]) == ({"etcd": None}, False)
+    assert (as_json["components"], as_json["ready"], as_json["answers"]) == ({"etcd": None}, False, False)
+
+
+def test_a_lab_whose_api_server_hangs_is_not_whole(tmp_path):
+    whole = LabStatus("mine", tmp_path, True, "https://127.0.0.1:1", {"etcd": 7}, True, {"a": True})
+    assert whole.is_whole
+    for part in ({"ready": False}, {"answers": False, "nodes": {}}, {"components": {"etcd": None}}):
+        assert not replace(whole, **part).is_whole
+    assert not replace(whole, nodes={"a": True, "b": False}).is_whole
 
 
 def test_logs_lists_components_and_prints_the_end_of_one(dead):

@@ -98,6 +98,8 @@ def test_pods_on_fake_nodes_are_scheduled_run_and_finish(labs, nothing_left):
         lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/fake-00004"
         first = api.wait(lease, lambda found: "renewTime" in found["spec"])["spec"]["renewTime"]
         api.wait(lease, lambda found: found["spec"]["renewTime"] > first)
+        # It is told of pods, and does not find them in a list later and later.
+        assert "watch ended with error" not in lab.logs()["kwok"].read_text()
 
         # Up again: nothing is started twice; with other settings it is refused.
         before = lab.status().components

@@ -1,15 +1,27 @@
 from __future__ import annotations
 
+import json
 import os
+import shutil
 
 import pytest
 
 from foresail.errors import InputError, OptionError
-from foresail.lab import Lab, LabSettings
+from foresail.lab import Lab, LabSettings, teardown
 from foresail.lab.errors import LabError
 from foresail.lab.processes import ProcessId
 from foresail.lab.settings import cpu_milli, settings_from
-from foresail.lab.state import STATE_FILE, LabState, all_labs, check_name, labs_folder, load, locked, this_boot
+from foresail.lab.state import (
+    STATE_FILE,
+    LabState,
+    all_labs,
+    check_is_free,
+    check_name,
+    labs_folder,
+    load,
+    locked,
+    this_boot,
+)
 from foresail.lab.teardown import mounts_below
 
 
@@ -91,9 +103,12 @@ def test_cpu_is_read_as_kubernetes_writes_it(text, milli):
 def test_settings_that_cannot_be_are_refused():
     for settings, told in (
         (LabSettings(fake_nodes=-1), "--fake-nodes is -1"),
+        (LabSettings(fake_nodes=1, fake_cpu="lots"), '--fake-cpu is "lots"; write an amount as Kubernetes does'),
+        (LabSettings(fake_nodes=1, fake_memory="-1Gi"), '--fake-memory is "-1Gi"; write an amount'),
         (LabSettings(kubelets=-1), "--kubelets is -1"),
         (LabSettings(controllers=False, fake_nodes=1), "a lab without controllers has no nodes that become ready"),
         (LabSettings(kubelets=1, node_cpu="lots"), '--node-cpu is "lots"'),
+        (LabSettings(kubelets=1, node_cpu="inf"), '--node-cpu is "inf"; write cores as 2 or 0.5'),
         (LabSettings(kubelets=1, node_cpu="99m"), '--node-cpu is "99m"'),
     ):
         with pytest.raises(OptionError, match=told):
@@ -106,12 +121,62 @@ def test_a_lab_that_is_not_there_says_which_are(tmp_path):
     with pytest.raises(LabError, match=r'no lab "mine" in .* \(there: other\)'):
         Lab("mine", base=tmp_path).status()
     assert Lab("mine", base=tmp_path).down() is False
+    (tmp_path / "file").touch()
+    with pytest.raises(LabError, match=r'no lab "mine" in .*file \(there: none\)'):
+        Lab("mine", base=tmp_path / "file").status()
 
 
 def test_what_was_left_before_the_first_state_was_written_is_removed(tmp_path):
-    (tmp_path / "mine" / "certificates").mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / ".lab.4711.part.json").write_text("{")
     assert Lab("mine", base=tmp_path).down() is True
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_somebody_elses_is_never_taken_for_a_lab(tmp_path):
+    thesis = tmp_path / "mine" / "thesis.txt"
+    thesis.parent.mkdir()
+    check_is_free(thesis.parent)
+    thesis.write_text("years of work")
+    for refused in (lambda: check_is_free(thesis.parent), Lab("mine", base=tmp_path).down):
+        with pytest.raises(LabError, match=r"is no lab's: it holds thesis\.txt and no lab\.json; give another"):
+            refused()
+    assert thesis.read_text() == "years of work"
+
+
+def test_the_state_is_the_last_to_go_so_that_a_second_try_finds_the_rest(tmp_path, monkeypatch):
+    folder = tmp_path / "mine"
+    (folder / "etcd").mkdir(parents=True)
+    (folder / "kwok.yaml").touch()
+    make_state().save(folder)
+    left = []
+
+    def remove(path, **_options):
+        left.append(sorted(one.name for one in folder.iterdir()))
+        if path == folder / "etcd":
+            raise KeyboardInterrupt
+        real(path, ignore_errors=True)
+
+    real = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    with pytest.raises(KeyboardInterrupt):
+        Lab("mine", base=tmp_path).down()
+    assert STATE_FILE in left[-1]
+    monkeypatch.setattr(shutil, "rmtree", real)
+    assert Lab("mine", base=tmp_path).down() is True
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cni_remembers_of_a_lab_whose_name_begins_alike_stays(tmp_path, monkeypatch):
+    results = tmp_path / "results"
+    results.mkdir()
+    monkeypatch.setattr(teardown, "_CNI_RESULTS", results)
+    for name, network, lab in (("a", "fs1n0", "lab"), ("b", "other", "lab"), ("c", "fs2n0", "lab-2"), ("d", "x", "")):
+        pod = {"interfaces": [{"sandbox": f"{tmp_path}/{lab}/nodes/0/run/netns/{name}"}]} if lab else {}
+        (results / name).write_text(json.dumps({"networkName": network, "result": pod}))
+    (results / "e").write_text("[")
+    found = teardown._cni_results(tmp_path / "lab", make_state(bridges=["fs1n0"]))
+    assert sorted(path.name for path in found) == ["a", "b"]
 
 
 def test_shared_folders_go_only_if_nobody_else_uses_them(tmp_path):

@@ -73,6 +73,18 @@ def other_counts(lines):
     lines[2]["failed"] = {"Insufficient cpu": 1}
 
 
+def no_total(lines):
+    del lines[0]["final"]["b"]
+
+
+def score_in_words(lines):
+    lines[0]["weighted_scores"]["b"]["ImageLocality"] = "none"
+
+
+def failed_as_a_list(lines):
+    lines[2]["failed"] = ["Insufficient cpu"]
+
+
 @pytest.mark.parametrize(
     ("spoil", "line", "message"),
     [
@@ -81,6 +93,9 @@ def other_counts(lines):
         (unknown_node, 2, 'existing names node "z", which no earlier line of the seed has'),
         (no_pod, 2, r"is no recorded decision \(KeyError: 'pod'\); a line has seed, case"),
         (bad_quantity, 2, r'spec.containers\[0\].resources.requests.cpu is "many"'),
+        (no_total, 1, r"weighted_scores are of \['a', 'b'\], final totals of \['a'\]"),
+        (score_in_words, 1, r'weighted_scores.b is \{.*"ImageLocality": "none".*\}; write whole numbers by name'),
+        (failed_as_a_list, 3, r'failed is \["Insufficient cpu"\]; write whole numbers by name'),
         (other_counts, 3, r"failed is \{'Insufficient cpu': 1\}, but the message counts \{'Insufficient cpu': 2\}"),
     ],
 )

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from foresail.errors import OptionError
+from foresail.lab import Lab
 from foresail.lab.errors import LabError
 from foresail.parity.lab import record
 from foresail.parity.recorder import CANARY, HELD_BACK, LogLine, RecordingExtender, SchedulerLog, parse_line
@@ -74,3 +75,12 @@ def test_a_growing_log_gives_whole_lines_once(tmp_path):
 def test_every_cluster_gets_a_pod(tmp_path, pods, clusters):
     with pytest.raises(OptionError, match=f"--clusters is {clusters}; write 1 to "):
         record(tmp_path / "d.jsonl", pods=pods, clusters=clusters, seed=1)
+
+
+def test_an_earlier_recording_stays_until_a_lab_is_up(tmp_path):
+    path, file = tmp_path / "decisions.jsonl", tmp_path / "no-folder"
+    path.write_text("earlier\n")
+    file.touch()
+    with pytest.raises(LabError):
+        record(path, pods=1, clusters=1, seed=1, lab=Lab("mine", base=file))
+    assert path.read_text() == "earlier\n"

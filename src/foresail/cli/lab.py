@@ -164,7 +164,7 @@ def status(
         typer.echo(json.dumps(asdict(found), indent=2, default=str))
     else:
         _print_status(found)
-    if not found.ready or None in found.components.values() or not all(found.nodes.values()):
+    if not found.is_whole:
         raise typer.Exit(1)
 
 
@@ -258,6 +258,9 @@ def _print_status(found: LabStatus) -> None:
     typer.echo(f"lab {found.name} ({'up' if found.ready else 'not up yet'}) at {found.url}, in {found.folder}")
     for component, pid in found.components.items():
         typer.echo(f"  {component:26} {f'pid {pid}' if pid is not None else 'has ended'}")
+    if not found.answers:
+        typer.echo("  the API server does not answer; see: foresail lab logs kube-apiserver")
+        return
     ready = sum(found.nodes.values())
     typer.echo(f"  {ready} of {len(found.nodes)} nodes ready")
     for node in [node for node, is_ready in found.nodes.items() if not is_ready][:10]:

@@ -12,10 +12,10 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from foresail.lab.errors import LabError
+from foresail.traces.kubernetes_values import Object as Object  # noqa: PLC0414 - what a client answers with is part of it
 
 JSON = "application/json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
-Object = dict[str, Any]
 _POLL_S = 0.15
 
 

@@ -110,6 +110,9 @@ def _apiserver(site: Site) -> list[str | Path]:
         f"--service-cluster-ip-range={SERVICE_RANGE}",
         "--allow-privileged=true",
         "--profiling=false",
+        # With it, an API server on etcd 3.4 refuses watches from version 0, which are KWOK's: it would learn of pods
+        # from a list now and then, half a minute late.
+        "--feature-gates=WatchList=false",
         *site.settings.apiserver_flags,
     ]
 
@@ -133,7 +136,13 @@ def _controller_manager(site: Site) -> list[str | Path]:
 
 
 def _scheduler(site: Site) -> list[str | Path]:
-    return [components.need("kube-scheduler"), *_as_client(site, "kube-scheduler"), *site.settings.scheduler_flags]
+    settings = site.settings
+    flags = list(settings.scheduler_flags)
+    if settings.scheduler_config:
+        config = site.folder / "kube-scheduler.yaml"
+        config.write_text(settings.scheduler_config, encoding="utf-8")
+        flags.append(f"--config={config}")
+    return [components.need("kube-scheduler"), *_as_client(site, "kube-scheduler"), *flags]
 
 
 def _as_client(site: Site, component: str) -> list[str]:

@@ -260,7 +260,10 @@ def _import(node: KubeletNode, archives: Mapping[str, Path]) -> None:
 def ctr(node: KubeletNode, *arguments: str, within_s: float = 60.0) -> str:
     """Ask a node's containerd."""
     command = [str(components.need("ctr")), "--address", str(node.socket), *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=within_s)  # noqa: S603 - as written here
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=within_s)  # noqa: S603 - as written here
+    except subprocess.TimeoutExpired:
+        raise LabError(f"ctr {' '.join(arguments)} took longer than {within_s:g} s") from None
     if ran.returncode:
         raise LabError(f"ctr {' '.join(arguments)} failed: {ran.stderr.strip()[-500:]}")
     return ran.stdout

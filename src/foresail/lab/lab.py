@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -15,7 +16,7 @@ from foresail.lab.errors import LabError
 from foresail.lab.processes import kill, marked
 from foresail.lab.settings import LabSettings, settings_from
 from foresail.lab.site import Show, Site
-from foresail.lab.state import LabState, all_labs, check_name, labs_folder, load, locked
+from foresail.lab.state import LabState, all_labs, check_is_free, check_name, labs_folder, load, locked
 
 _NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 
@@ -31,8 +32,15 @@ class LabStatus:
     url: str
     components: dict[str, int | None]
     """Component: its pid, or None if it has ended."""
+    answers: bool
+    """Whether the API server does."""
     nodes: dict[str, bool]
     """Node: whether it is Ready; empty if the API server does not answer."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it runs."""
+        return self.ready and self.answers and None not in self.components.values() and all(self.nodes.values())
 
 
 class Lab:
@@ -67,11 +75,15 @@ class Lab:
         self.settings.check()
         packages.need(kubelets=self.settings.kubelets > 0)
         _need_programs(self.settings)
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise LabError(f"{self.folder} cannot be made: {error.strerror}; name another place with --dir") from error
         with locked(self.folder, f"lab {self.name}"):
             state = load(self.folder)
             new = state is None
             if state is None:
+                check_is_free(self.folder)
                 state = LabState(self.name, settings=self.settings.as_dict())
                 state.save(self.folder)
             self._same_settings(state)
@@ -109,7 +121,10 @@ class Lab:
         if not self.folder.is_dir():
             return False
         with locked(self.folder, f"lab {self.name}"):
-            teardown.remove(self.folder, load(self.folder))
+            state = load(self.folder)
+            if state is None:
+                check_is_free(self.folder)
+            teardown.remove(self.folder, state)
         return True
 
     def restart(self, component: str) -> None:
@@ -174,14 +189,12 @@ class Lab:
         state = self.state
         running = {process.pid for process in marked(state.lab_id)}
         pids = {name: process.pid if process.pid in running else None for name, process in state.processes.items()}
-        nodes = {}
-        try:
-            with self.api() as api:
-                nodes = {node["metadata"]["name"]: _is_ready(node) for node in api.items("/api/v1/nodes")}
-        except LabError:
-            # A lab that is half dead is what one asks the status of.
-            pass
-        return LabStatus(self.name, self.folder, state.ready, self.url, pids, nodes)
+        nodes, answers = {}, False
+        # A lab that is half dead is what one asks the status of.
+        with suppress(LabError), self.api() as api:
+            nodes = {node["metadata"]["name"]: _is_ready(node) for node in api.items("/api/v1/nodes")}
+            answers = True
+        return LabStatus(self.name, self.folder, state.ready, self.url, pids, answers, nodes)
 
 
 def _need_programs(settings: LabSettings) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from foresail.errors import OptionError
+from foresail.traces.quantity import QuantityError, nano
 
 _MOST_KUBELETS = 200
 
@@ -36,7 +37,9 @@ class LabSettings:
     apiserver_flags: tuple[str, ...] = ()
     """More flags for kube-apiserver, such as --runtime-config=…"""
     scheduler_flags: tuple[str, ...] = ()
-    """More flags for kube-scheduler, such as --config=…"""
+    """More flags for kube-scheduler, such as --vmodule=…"""
+    scheduler_config: str = ""
+    """A KubeSchedulerConfiguration for kube-scheduler, as YAML or JSON; empty for none."""
 
     @property
     def node_cpu_milli(self) -> int:
@@ -45,6 +48,9 @@ class LabSettings:
     def check(self) -> None:
         if self.fake_nodes < 0:
             raise OptionError(f"--fake-nodes is {self.fake_nodes}; write 0 or more")
+        for option, text in (("--fake-cpu", self.fake_cpu), ("--fake-memory", self.fake_memory)):
+            if not _is_amount(text):
+                raise OptionError(f'{option} is "{text}"; write an amount as Kubernetes does, such as 32 or 256Gi')
         if not self.controllers and (self.fake_nodes or self.kubelets):
             raise OptionError(
                 "a lab without controllers has no nodes that become ready; leave fake nodes and kubelets out"
@@ -75,10 +81,17 @@ def settings_from(stored: dict[str, Any]) -> LabSettings:
     return LabSettings(**fields)
 
 
+def _is_amount(text: str) -> bool:
+    try:
+        return nano(text) >= 0
+    except QuantityError:
+        return False
+
+
 def cpu_milli(text: str) -> int:
     """A Kubernetes CPU amount ("500m", "0.5", "2") in thousandths of a core."""
     try:
         amount = int(text[:-1]) if text.endswith("m") else round(float(text) * 1000)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise OptionError(f'--node-cpu is "{text}"; write cores as 2 or 0.5, or thousandths as 500m') from None
     return amount

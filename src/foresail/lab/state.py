@@ -19,6 +19,7 @@ from foresail.lab.errors import LabError
 from foresail.lab.processes import ProcessId
 
 STATE_FILE = "lab.json"
+_HALF_STATE = re.compile(r"\.lab\.\d+\.part\.json")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
 
@@ -77,8 +78,10 @@ def load(folder: Path) -> LabState | None:
     path = folder / STATE_FILE
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path=path) from error
     except ValueError as error:
         raise InputError(f"is no lab's state ({error}); remove the folder by hand", path=path) from error
     known = {one.name for one in fields(LabState)}
@@ -89,6 +92,17 @@ def load(folder: Path) -> LabState | None:
     if state.boot_id != this_boot():
         state.boot_id, state.processes = this_boot(), {}
     return state
+
+
+def check_is_free(folder: Path) -> None:
+    """Refuse a folder without a state that holds something: whoever's that is, `down` would remove it."""
+    # A start that was killed in its first instant leaves half a state.
+    there = sorted(path.name for path in folder.iterdir() if not _HALF_STATE.fullmatch(path.name))
+    if there:
+        raise LabError(
+            f"{folder} is no lab's: it holds {there[0]} and no {STATE_FILE}; give another --name or --dir, "
+            "or remove the folder by hand"
+        )
 
 
 def all_labs(base: Path) -> dict[str, LabState]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from foresail.lab import cgroups, network
 from foresail.lab.errors import LabError
 from foresail.lab.processes import kill, marked
-from foresail.lab.state import LabState, all_labs, locked
+from foresail.lab.state import STATE_FILE, LabState, all_labs, locked
 
 _CNI_RESULTS = Path("/var/lib/cni/results")
 _LOG_LINKS = Path("/var/log/containers")
@@ -95,8 +95,8 @@ def _cni_results(folder: Path, state: LabState) -> list[Path]:
     for path in _CNI_RESULTS.iterdir() if state.bridges and _CNI_RESULTS.is_dir() else ():
         with suppress(OSError, ValueError, AttributeError):
             result = json.loads(path.read_text(encoding="utf-8"))
-            ours = result.get("networkName") in state.bridges
-            if ours or str(folder) in json.dumps(result.get("result", {})) + json.dumps(result):
+            # Another lab's folder may begin with the name of this one's.
+            if result.get("networkName") in state.bridges or f"{folder}/" in json.dumps(result, ensure_ascii=False):
                 found.append(path)
     return found
 
@@ -132,8 +132,17 @@ def _remove_empty(folder: Path) -> None:
 
 
 def _remove_tree(folder: Path) -> None:
+    state = folder / STATE_FILE
     for _attempt in range(_ATTEMPTS):
-        shutil.rmtree(folder, ignore_errors=True)
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path != state:
+                with suppress(OSError):
+                    path.unlink()
+        # The state goes last: a folder without one is not taken for a lab's.
+        if not any(path != state for path in folder.iterdir()):
+            shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
             return
         # A lazily unmounted folder is busy for a moment.

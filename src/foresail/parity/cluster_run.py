@@ -11,10 +11,11 @@ from typing import Any
 from foresail.lab.client import Api, ApiError
 from foresail.lab.errors import LabError
 from foresail.parity.random_cluster import Case, RandomCluster
-from foresail.parity.random_pod import NAMESPACES, ZONE, Object
+from foresail.parity.random_pod import NAMESPACES, ZONE
 from foresail.parity.random_storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, HOLD
 from foresail.parity.recorded import counted_reasons
 from foresail.parity.recorder import CANARY, HELD_BACK, POLL_S, RecordingExtender, SchedulerLog
+from foresail.traces.kubernetes_values import Object
 
 _PATHS = {
     "Node": ("/api/v1", "nodes"),

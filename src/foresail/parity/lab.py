@@ -42,7 +42,7 @@ def record(
     result = Recording()
     with ExitStack() as closing:
         try:
-            file = closing.enter_context(path.open("w", encoding="utf-8"))
+            file = closing.enter_context(path.open("a", encoding="utf-8"))
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror}", path=path) from error
         extender = closing.enter_context(RecordingExtender())
@@ -50,6 +50,8 @@ def record(
         if not keep:
             closing.callback(lab.down)
         lab.up(show)
+        # Only now is there something to take the place of an earlier recording.
+        file.truncate(0)
         api = closing.enter_context(lab.api())
         log = closing.enter_context(SchedulerLog(lab.logs()["kube-scheduler"]))
         make_constants(api)
@@ -66,16 +68,14 @@ def record(
 
 def recording_lab(extender_url: str, lab: Lab) -> Lab:
     """A lab of that name, not up yet, whose kube-scheduler asks the extender and writes down all it does."""
-    lab.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    config = lab.folder / "parity-scheduler.json"
-    stated = scheduler_configuration(lab.folder / "kube-scheduler.kubeconfig", extender_url)
-    config.write_text(json.dumps(stated, indent=1), encoding="utf-8")
+    config = scheduler_configuration(lab.folder / "kube-scheduler.kubeconfig", extender_url)
     return Lab(
         lab.name,
         base=lab.folder.parent,
         controllers=False,
         apiserver_flags=(f"--disable-admission-plugins={','.join(_ADMISSION_OFF)}",),
-        scheduler_flags=(f"--config={config}", f"--vmodule={VERBOSITY}", "--feature-gates=OpportunisticBatching=false"),
+        scheduler_flags=(f"--vmodule={VERBOSITY}", "--feature-gates=OpportunisticBatching=false"),
+        scheduler_config=json.dumps(config, indent=1),
     )
 
 

@@ -20,12 +20,12 @@ from foresail.parity.random_pod import (
     TAINTS,
     WIDGET,
     ZONE,
-    Object,
     chance,
     random_pod,
     some,
 )
 from foresail.parity.random_storage import BETA_ZONE, CSI, claim_and_volume, cluster_storage, inline_disk
+from foresail.traces.kubernetes_values import Object
 
 _CLAIMS_A_NAMESPACE = 7
 

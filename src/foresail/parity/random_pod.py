@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
-Object = dict[str, Any]
+from foresail.traces.kubernetes_values import Object
+
 T = TypeVar("T")
 
 NAMESPACES = ("default", "ns-a", "ns-b", "ns-c")

@@ -144,13 +144,19 @@ class _Cluster:
 
 
 def _recorded(path: Path, number: int, line: Mapping[str, Any]) -> Recorded:
-    final = dict(line["final"] or {})
+    final = _whole_numbers(line["final"] or {}, "final")
+    scores = {
+        name: _whole_numbers(plugins, f"weighted_scores.{name}")
+        for name, plugins in dict(line["weighted_scores"] or {}).items()
+    }
+    if scores.keys() != final.keys():
+        raise RequestError(f"weighted_scores are of {sorted(scores)}, final totals of {sorted(final)}")
     node, message = line["node"], line["unschedulable"]
     if line.get("feasible") is not None:
         feasible = frozenset(line["feasible"])
     else:
         feasible = frozenset(final or ([node] if node else []))
-    failed = line.get("failed")
+    failed = None if line.get("failed") is None else _whole_numbers(line["failed"], "failed")
     if failed is None and message:
         failed = counted_reasons(message)
     elif message and counted_reasons(message) != failed:
@@ -163,9 +169,15 @@ def _recorded(path: Path, number: int, line: Mapping[str, Any]) -> Recorded:
         pod=line["pod"]["metadata"]["name"],
         feasible=feasible,
         failed=failed,
-        scores=dict(line["weighted_scores"] or {}),
+        scores=scores,
         final=final,
     )
+
+
+def _whole_numbers(value: object, field: str) -> dict[str, int]:
+    if not isinstance(value, dict) or not all(isinstance(number, int) for number in value.values()):
+        raise RequestError(f"{field} is {json.dumps(value)}; write whole numbers by name")
+    return dict(value)
 
 
 def counted_reasons(message: str) -> dict[str, int]:
