@@ -16,10 +16,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from foresail.cli.main import app
 from foresail.lab import Lab
 from foresail.lab.client import ApiError
 from foresail.lab.ports import free_ports
+from foresail.traces.snapshot import read_snapshot
 
 pytestmark = pytest.mark.cluster
 
@@ -280,6 +283,36 @@ def test_the_calls_themselves_are_let_through_or_refused(lab, accounts):
             account.status("POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", lease),
         ]
         assert refused == [403] * len(refused)
+
+
+@pytest.mark.parametrize("file", ["scheduler", "extender"])
+def test_a_snapshot_needs_no_more_than_the_charts_rights(lab, accounts, tmp_path, file):
+    kubeconfig, out = tmp_path / "account.kubeconfig", tmp_path / "cluster.yaml"
+    kubeconfig.write_text(json.dumps(accounts[file].kubeconfig(lab)))
+    done = CliRunner().invoke(app, ["trace", "snapshot", "--out", str(out), "--kubeconfig", str(kubeconfig)])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert done.stdout.startswith("1 Node, ")
+    assert done.stderr == (
+        f"note: no PriorityClass in {out}, for we may not list them: our ClusterRole lacks the rule: "
+        '- {apiGroups: ["scheduling.k8s.io"], resources: ["priorityclasses"], verbs: ["list"]}\n'
+    )
+    assert {found.kind for found in read_snapshot(out)} >= {"Node", "Namespace"}
+    # With that rule the classes are in it, and nothing is left to say.
+    rule = yaml.safe_load(done.stderr.partition("lacks the rule: ")[2])
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "more"}}
+    bound = {**role, "kind": "ClusterRoleBinding", "roleRef": {"kind": "ClusterRole", "name": "more"}}
+    subject = {"kind": "ServiceAccount", "name": f"foresail-{file}", "namespace": "foresail"}
+    with lab.api() as api:
+        made = ({**role, "rules": rule}, {**bound, "subjects": [subject]})
+        for one in made:
+            apply(api, one, dry_run=False)
+        try:
+            done = CliRunner().invoke(app, ["trace", "snapshot", "--out", str(out), "--kubeconfig", str(kubeconfig)])
+        finally:
+            for one in made:
+                api.delete(path_of(one))
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "2 PriorityClass" in done.stdout
 
 
 def test_the_scheduler_works_as_it_is_deployed(lab, manifests, accounts, tmp_path):

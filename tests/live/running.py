@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foresail.lab import Lab
+from foresail.lab.client import Api
 from foresail.lab.fake_nodes import FAKE
 from foresail.live.client import Client, Object
 from foresail.live.connect import find_connection
@@ -23,7 +24,7 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 def node(
     name: str, cpu: str = "4", memory: str = "16Gi", *, labels: dict[str, str] | None = None, **more: str
 ) -> Object:
-    """A node that KWOK plays; `more` are further resources, with _ for / and - for the dots."""
+    """A node that KWOK plays; `more` are further resources."""
     amounts = {"cpu": cpu, "memory": memory, "pods": "110", **more}
     return {
         "apiVersion": "v1",
@@ -96,6 +97,12 @@ class Running:
         """Pod and note of the events with a reason."""
         items, _ = await self.api.list(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
         return [(one["regarding"]["name"], one["note"]) for one in items if one["reason"] == reason]
+
+
+def clear(api: Api) -> None:
+    """Delete all pods of the namespace and wait until they are gone."""
+    api.delete(f"{PODS}?gracePeriodSeconds=0")
+    api.wait(PODS, lambda found: not found["items"])
 
 
 def bound(found: dict[str, Object], *names: str) -> bool:

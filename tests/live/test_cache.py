@@ -4,7 +4,9 @@ import pytest
 from tests.live.cluster import make_cache, make_group, make_node, make_pod
 
 from foresail.core.model import Placement
-from foresail.traces.kubernetes_values import GANG, GANG_MIN, GPU_DEVICES, POD_GROUP
+from foresail.policies.devices import MostFree, RandomDevice
+from foresail.policies.fgd import Fgd
+from foresail.traces.kubernetes_values import GANG, GANG_MIN, GPU_COUNT, GPU_DEVICES, GPU_MILLI, POD_GROUP
 
 
 def free_cpu(cache):
@@ -169,6 +171,32 @@ def test_a_node_that_cannot_be_read_keeps_what_was_known_of_it():
     assert sorted(cache.unreadable) == ["Node a", "Node b"]
     cache.handler("Node").apply("MODIFIED", make_node("a", cpu="8"))
     assert (free_cpu(cache), sorted(cache.unreadable)) == ({"a": 7000}, ["Node b"])
+    cache.handler("Node").apply("ADDED", make_node("c", cpu="lots"))
+    cache.handler("Node").apply("DELETED", make_node("b"))
+    assert sorted(cache.unreadable) == ["Node c"]
+    cache.handler("Node").replace([make_node("a")])
+    assert cache.unreadable == {}
+
+
+def test_objects_of_one_name_in_two_namespaces_are_told_apart():
+    cache, _ = make_cache()
+    for name, wrong, right in (
+        ("PersistentVolumeClaim", {"resources": {"requests": {"storage": "lots"}}}, {}),
+        ("PodGroup", {"schedulingPolicy": {"gang": {"minCount": "lots"}}}, {}),
+    ):
+        handler = cache.handler(name)
+
+        def make(namespace, spec):
+            return {"metadata": {"name": "data", "namespace": namespace}, "spec": spec}
+
+        handler.apply("ADDED", make("a", wrong))
+        handler.apply("ADDED", make("b", right))
+        assert list(cache.unreadable) == [f"{name} a/data"]
+        handler.apply("ADDED", make("b", wrong))
+        handler.apply("MODIFIED", make("a", right))
+        assert list(cache.unreadable) == [f"{name} b/data"]
+        handler.apply("DELETED", make("b", wrong))
+        assert cache.unreadable == {}
 
 
 def test_gpus_are_those_that_the_pod_carries_and_guesses_make_way_for_them():
@@ -187,6 +215,54 @@ def test_gpus_are_those_that_the_pod_carries_and_guesses_make_way_for_them():
     for name in ("guess", "known", "wrong", "many"):
         pods.apply("DELETED", make_pod(name))
     assert cache.table.gpu_free.tolist() == [[1000] * 4 + [0] * 4]
+
+
+def devices(cache):
+    return {held.pod.name.removeprefix("default/"): held.devices for held in cache.table.placed.values()}
+
+
+def make_share(name, node="a", **annotations):
+    return make_pod(name, "100m", node, annotations={GPU_COUNT: "1", GPU_MILLI: "300", **annotations})
+
+
+def test_another_device_rule_guesses_anew_and_leaves_alone_what_is_known():
+    cache, heard, pods = with_nodes("a", gpus=4)
+    for name in ("x", "y"):
+        pods.apply("ADDED", make_share(name))
+    pods.apply("ADDED", make_share("known", **{GPU_DEVICES: "3"}))
+    pods.apply("ADDED", make_share("ours", node=""))
+    cache.table.assume(cache.waiting("uid-ours"), Placement(0, "a", (0,)))
+    pods.apply("MODIFIED", make_share("ours"))
+    assert devices(cache) == {"x": (3,), "y": (3,), "known": (3,), "ours": (0,)}
+    heard.told()
+    cache.guess_by(MostFree())
+    assert (devices(cache), heard.told()) == ({"x": (1,), "y": (2,), "known": (3,), "ours": (0,)}, [("anything",)])
+    pods.apply("ADDED", make_share("z"))
+    assert devices(cache)["z"] in {(0,), (1,), (2,)}
+    assert cache.table.gpu_free.min() == 400
+    fresh, _ = make_cache()
+    fresh.guess_by(MostFree())
+    fresh.handler("Node").replace([make_node("a", gpus=4)])
+    fresh.handler("Pod").replace([*map(make_share, "zyx"), make_share("known", **{GPU_DEVICES: "3"})])
+    pods.apply("DELETED", make_share("ours"))
+    assert devices(cache) == devices(fresh)
+
+
+class Broken:
+    def devices(self, pod, _nodes, _row):
+        if pod.name == "default/x":
+            raise IndexError("no such place")
+        return 1, 1, -1, 99, 2, 3
+
+
+def test_a_device_rule_that_draws_learns_or_fails_guesses_all_the_same():
+    guessed = {"x": (0,), "y": (0,)}
+    for rule, found in ((Fgd(), guessed), (RandomDevice(), guessed), (Broken(), {"x": (0,), "y": (1,)})):
+        cache, _, pods = with_nodes("a", gpus=4)
+        cache.guess_by(rule)
+        for name in ("x", "y"):
+            pods.apply("ADDED", make_share(name))
+        assert devices(cache) == found
 
 
 def test_a_gang_member_waits_for_its_group_object():

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from foresail.live.client import Client, RateLimit
 from foresail.live.connect import Connection
+from foresail.live.credentials import Fixed
 from foresail.live.errors import (
     Access,
     ApiError,
@@ -49,6 +50,16 @@ def ask(virtual, server, answers, call, **options):
 
 def status(code, body=None, **headers):
     return web.json_response(body if body is not None else {}, status=code, headers=headers)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"credential": Fixed("Bearer two\nlines")}, {"headers": (("Impersonate-User", "jane\n"),)}]
+)
+def test_what_cannot_be_a_header_is_told_and_not_sent(virtual, server, wrong):
+    error, got = ask(virtual, server, [(200,)], lambda api: api.get("/version"), **wrong)
+    assert (type(error), got) == (ClusterError, [])
+    assert str(error).startswith("GET /version: cannot be sent to http://127.0.0.1:")
+    assert "; check the user's token and names, and tls-server-name (the connection)" in str(error)
 
 
 def test_every_verb_says_what_it_means_on_the_wire(virtual, server):
@@ -219,7 +230,13 @@ def test_an_empty_list_may_be_null(virtual, server):
     assert ask(virtual, server, answers, lambda api: api.list("/api/v1/pods"))[0] == ([], "7")
 
 
-@pytest.mark.parametrize("body", [{}, {"metadata": {}}, {"metadata": {"resourceVersion": "1"}}])
+OF_A_LIST = {"metadata": {"resourceVersion": "1"}}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"metadata": {}}, OF_A_LIST, *({**OF_A_LIST, "items": [wrong]} for wrong in ({}, None, {"metadata": 3}))],
+)
 def test_what_is_no_list_is_told(virtual, server, body):
     error, _ = ask(virtual, server, [(200, body)], lambda api: api.list("/api/v1/pods"))
     assert "the answer is no list of objects" in str(error)

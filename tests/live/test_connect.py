@@ -72,6 +72,15 @@ def test_a_file_given_goes_before_the_variable_and_that_before_home(monkeypatch,
     assert find_connection(home).url == "http://home:8080"
 
 
+def test_a_slip_in_the_variable_does_not_lead_to_the_cluster_of_home(monkeypatch, tmp_path):
+    write(tmp_path / "home" / ".kube" / "config", config(name="home"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "lba.kubeconfig"))
+    with pytest.raises(ClusterError, match=r"no cluster: there is no file in \$KUBECONFIG \(.*lba.kubeconfig\), and "):
+        find_connection(account=tmp_path)
+    monkeypatch.setenv("KUBECONFIG", "")
+    assert find_connection().url == "http://home:8080"
+
+
 def test_several_files_are_joined_and_the_first_one_counts(monkeypatch, tmp_path):
     first = write(tmp_path / "first", {**config(name="a"), "current-context": ""})
     other = config(name="b")
@@ -100,7 +109,8 @@ def test_a_pod_uses_its_service_account(monkeypatch, tmp_path, certificates):
 
 
 def test_no_cluster_anywhere(tmp_path):
-    with pytest.raises(ClusterError, match=r"no cluster: .*name a file with --kubeconfig"):
+    said = r"no cluster: there is neither \$KUBECONFIG nor ~/.kube/config, and .*name a file with --kubeconfig"
+    with pytest.raises(ClusterError, match=said):
         find_connection(account=tmp_path)
 
 
@@ -121,6 +131,12 @@ def test_an_unknown_context_lists_those_there_are(tmp_path):
         (config(contexts=[{"name": "one", "context": {}}]), r'context "one": names no cluster'),
         (config(cluster={"server": ""}), r'cluster "one": server is missing'),
         (config(cluster={"server": "10.0.0.1:6443"}), r'server is "10.0.0.1:6443"; it must be a URL'),
+        *(
+            (config(cluster={"server": wrong}), "it must be a URL such as https://10.0.0.1:6443")
+            for wrong in ("https://a:99999", "https://a:-1", "https://[::1", "https://a..b", f"https://{'a' * 64}:1")
+        ),
+        (config(cluster={"server": "https://a/?limit=1"}), "it must be a URL such as"),
+        (config(user={"as": "a", "as-user-extra": {"scopes": None}}), "as-user-extra: scopes is None; it must be a li"),
         (config(cluster={"proxy-url": "http://p"}), r"proxy-url is set"),
         (config(user={"auth-provider": {"name": "oidc"}}), r"auth-provider is no longer part of Kubernetes"),
         (config(user={"tokenFile": "nowhere"}), r"tokenFile names .*nowhere, which is no file"),
@@ -208,6 +224,9 @@ def test_a_token_file_that_fails_later_is_trouble_with_the_cluster_and_passes(tm
     token.write_text(" \n", encoding="utf-8")
     with pytest.raises(ClusterError, match=r"token: the token file is empty; put a valid one there"):
         authorization(connection)
+    token.write_bytes(b"\xff\xfe")
+    with pytest.raises(ClusterError, match=r"token: the token cannot be read: no UTF-8 text; put a valid one there"):
+        authorization(connection)
     token.write_text("def", encoding="utf-8")
     assert authorization(connection) == "Bearer def"
 
@@ -247,6 +266,15 @@ def plugin(tmp_path, *, expires, **more):
         **more,
     }
     return find_connection(write(tmp_path / "config", config(user={"exec": told}))).credential
+
+
+def test_a_plugin_beside_the_kubeconfig_of_this_folder_is_not_looked_for_on_the_path(tmp_path, monkeypatch):
+    program = tmp_path / "log-in"
+    program.write_text("#!/bin/sh\necho never run\n", encoding="utf-8")
+    told = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./log-in"}
+    write(tmp_path / "config", config(user={"exec": told}))
+    monkeypatch.chdir(tmp_path)
+    assert find_connection(Path("config")).credential.command == str(program)
 
 
 def test_a_plugin_is_asked_once_until_its_token_expires(tmp_path):
@@ -290,6 +318,10 @@ def test_a_plugin_whose_token_has_expired_is_asked_again(tmp_path):
         (
             {"args": ["-c", 'print(\'{"apiVersion": "client.authentication.k8s.io/v1", "status": {}}\')']},
             "printed neither token nor certificate",
+        ),
+        (
+            {"args": ["-c", 'print(\'{"apiVersion": "client.authentication.k8s.io/v1", "status": {"token": 7}}\')']},
+            "printed no ExecCredential .token, certificate and key are text",
         ),
     ],
 )

@@ -149,6 +149,16 @@ def test_what_happens_again_during_trouble_is_one_series(virtual, server):
     assert told.log == [("POST", "p", 1, 503), ("POST", "p", 2, 201)]
 
 
+def test_a_series_that_could_not_be_written_is_not_counted_twice(virtual, server):
+    async def story(events):
+        for _ in range(2):
+            events.add(cached(), "FailedScheduling", "Scheduling", "no room", warning=True)
+            await asyncio.sleep(3)
+
+    _, told = lived(virtual, server, story, 201, 503)
+    assert told.log == [("POST", "p", 1, 201), ("PATCH", "series", 2, 503), ("PATCH", "series", 2, 201)]
+
+
 @pytest.mark.parametrize("status", [403, 409, 422, 500])
 def test_an_event_that_is_refused_is_dropped_and_the_next_is_written(virtual, server, status):
     async def story(events):

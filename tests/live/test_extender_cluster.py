@@ -6,10 +6,9 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,15 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.live.console import until
+from tests.live.running import PODS, clear
 
 from foresail.core.decide import decide
 from foresail.core.model import Pod
 from foresail.core.table import NodeTable
 from foresail.lab import Lab, components
 from foresail.lab.ports import free_ports
+from foresail.live.extender_app import VERBS
 from foresail.policies.profiles import load_profile
 from foresail.traces.kubernetes import node_spec
 from foresail.traces.kubernetes_pod import pod_spec_of
@@ -30,16 +32,8 @@ from foresail.traces.kubernetes_pod import pod_spec_of
 pytestmark = pytest.mark.cluster
 
 COMMAND = [sys.executable, "-c", "from foresail.cli.main import main; main()", "extender"]
-PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 ZONE = "topology.kubernetes.io/zone"
-
-
-def until(condition: Callable[[], object], *, within_s: float = 60.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "not within the time given"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +53,7 @@ def lab(folder: Path) -> Iterator[Lab]:
 def api(lab: Lab) -> Iterator[Any]:
     with lab.api() as found:
         yield found
-        for pod in found.items(PODS):
-            found.delete(f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
-        until(lambda: not found.items(PODS))
+        clear(found)
 
 
 @contextmanager
@@ -155,16 +147,19 @@ def decided(api: Any, policy: str, names: list[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("policy", ["least-allocated", "most-allocated", "best-fit:1+balanced:0.01"])
-def test_pods_that_come_at_once_go_where_the_policy_puts_them_one_by_one(lab, folder, api, policy):
+@pytest.mark.parametrize(
+    ("options", "verbs"), [((), {"choose"}), (("--weight", "1000"), {"filter", "prioritize"})], ids=["choose", "score"]
+)
+def test_pods_that_come_at_once_go_where_the_policy_puts_them_one_by_one(lab, folder, api, policy, options, verbs):
     names = [f"pod-{at:02}" for at in range(24)]
-    with scheduling(lab, folder, policy) as asked:
+    with scheduling(lab, folder, policy, *options) as asked:
         for at, name in enumerate(names):
             api.create(PODS, make_pod(name, cpu=f"{1 + at % 3}"))
             if at == 0:  # kube-scheduler takes pods that it finds when it starts in any order
                 until(lambda: all(placed(api).values()))
         until(lambda: all(placed(api).values()))
         assert placed(api) == decided(api, policy, names)
-        assert (asked.count("filter"), asked.count("prioritize")) == (24, 24)
+        assert {verb: asked.count(verb) for verb in VERBS if asked.count(verb)} == dict.fromkeys(verbs, 24)
         assert asked.events("assumed_pod_not_bound") == []
 
 

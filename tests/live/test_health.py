@@ -134,8 +134,10 @@ def test_metrics_are_for_this_machine_unless_there_is_tls_and_a_token(files: Pat
 
 
 def test_files_that_are_missing_are_named(files: Path):
-    with pytest.raises(OptionError, match="--tls-cert and --tls-key belong together"):
+    with pytest.raises(OptionError, match="--tls-cert is given without --tls-key; TLS needs both"):
         check_metrics(ServerSettings(certificate=files / "crt"), None)
+    with pytest.raises(OptionError, match="--tls-key is given without --tls-cert; TLS needs both"):
+        check_metrics(ServerSettings(key=files / "key"), None)
     with pytest.raises(OptionError, match=r"--tls-key is .*none; there is no such file"):
         check_metrics(ServerSettings(certificate=files / "crt", key=files / "none"), None)
     with pytest.raises(OptionError, match=r"--token-file is .*none; there is no such file"):

@@ -3,11 +3,16 @@
 import asyncio
 
 import pytest
+from tests.live.cluster import make_node, make_pod
 
 from foresail.errors import PolicyError
+from foresail.live.client import Client
+from foresail.live.connect import Connection
 from foresail.live.metrics import Metrics
 from foresail.live.reload import Reloader
+from foresail.live.run import Process, RunSettings
 from foresail.policies.profiles import load_profile
+from foresail.traces.kubernetes_values import GPU_COUNT, GPU_MILLI
 
 LEAST = '[[scores]]\npolicy = "least-allocated"\n'
 MOST = '[[scores]]\npolicy = "most-allocated"\n'
@@ -21,10 +26,13 @@ class Story:
         self.path.write_text(LEAST)
         self.used = []
         self.fails = ""
+        self.bug = False
         self.metrics = Metrics("test")
         self.reloader = Reloader(self.path, lambda: load_profile(self.path), self.use, self.metrics)
 
     def use(self, profile):
+        if self.bug:
+            raise ZeroDivisionError("of somebody else's")
         if self.fails:
             raise PolicyError(self.fails)
         self.used.append([score.name for score in profile.scores])
@@ -75,6 +83,31 @@ def test_a_profile_that_cannot_be_used_is_refused_like_a_wrong_file(story):
     assert (story.used, story.count("refused"), story.count("loaded")) == ([], 1, 0)
     story.fails = ""
     assert (story.look(LEAST), story.used) == ("", [["least-allocated"]])
+    story.bug = True
+    assert story.look(MOST) == "the profile before is still used: ZeroDivisionError: of somebody else's"
+
+
+def test_the_device_rule_of_the_new_profile_guesses_from_then_on(tmp_path):
+    path = tmp_path / "profile.toml"
+    path.write_text(f'devices = "least-sufficient"\n{LEAST}')
+    process = Process(RunSettings(policy=str(path)), Client(Connection("http://127.0.0.1")), announce=print)
+    cache, reloader = process.live.cache, process.reloader
+    share = {GPU_COUNT: "1", GPU_MILLI: "300"}
+    cache.handler("Node").replace([make_node("a", gpus=2)])
+    cache.handler("Pod").replace([make_pod(name, "100m", "a", annotations=share) for name in "xy"])
+
+    def guessed():
+        return sorted(held.devices for held in cache.table.placed.values())
+
+    assert (reloader.problem, guessed()) == ("", [(0,), (0,)])
+    path.write_text(f'devices = "no-such-rule"\n{LEAST}')
+    reloader.look()
+    assert ("no-such-rule" in reloader.problem, guessed()) == (True, [(0,), (0,)])
+    path.write_text(f'devices = "most-free"\n{LEAST}')
+    reloader.look()
+    assert (reloader.problem, guessed()) == ("", [(0,), (1,)])
+    cache.handler("Pod").apply("ADDED", make_pod("z", "100m", "a", annotations=share))
+    assert guessed() == [(0,), (0,), (1,)]
 
 
 def test_it_looks_every_two_seconds_and_at_once_when_asked(story, virtual):

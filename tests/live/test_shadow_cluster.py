@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.live.console import serving, until
-from tests.live.running import PODS, pod
+from tests.live.running import PODS, clear, pod
 
 from foresail.lab import Lab
 from foresail.lab.client import Api
@@ -31,9 +31,7 @@ def lab() -> Iterator[Lab]:
 def api(lab: Lab) -> Iterator[Api]:
     with lab.api() as api:
         yield api
-        for found in api.items(PODS):
-            api.delete(f"{PODS}/{found['metadata']['name']}", {"gracePeriodSeconds": 0})
-        until(lambda: not api.items(PODS))
+        clear(api)
 
 
 def create_pods(api: Api) -> None:

@@ -382,9 +382,20 @@ def test_every_kind_is_listed_once_and_those_that_are_not_served_are_empty(serve
 
 
 def test_a_missing_right_is_told(server):
-    async def story():
-        async with server(answering({}, refused={"priorityclasses"})) as api:
-            await take_snapshot(api)
+    async def story(refused, on_refused=None):
+        async with server(answering({"Node": [make_node("a")]}, refused={refused})) as api:
+            return await take_snapshot(api, on_refused=on_refused)
 
-    with pytest.raises(Forbidden, match="priorityclasses"):
-        asyncio.run(story())
+    told = []
+
+    def note(kind, error):
+        told.append((kind.kind, error.missing))
+
+    for refused, on_refused in (("priorityclasses", None), ("Service", note)):
+        with pytest.raises(Forbidden, match=refused.lower()):
+            asyncio.run(story(refused, on_refused))
+    assert told == []
+    # What only pods of other files may name is done without, if somebody is told.
+    assert dict(counts(asyncio.run(story("priorityclasses", note)))) == {"Node": 1}
+    rule = '- {apiGroups: ["scheduling.k8s.io"], resources: ["priorityclasses"], verbs: ["list"]}'
+    assert told == [("PriorityClass", f"our ClusterRole lacks the rule: {rule}")]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
+from tests.live.console import until
+from tests.live.running import PODS
 from typer.testing import CliRunner
 
 from foresail.cli.main import app
@@ -21,16 +22,7 @@ from foresail.traces.snapshot import read_snapshot
 
 pytestmark = pytest.mark.cluster
 
-PODS = "/api/v1/namespaces/default/pods"
 GATE = "foresail.dev/later"
-
-
-def until(condition, *, within_s=60.0):
-    deadline = time.monotonic() + within_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "not within the time given"
-        time.sleep(0.05)
-    return found
 
 
 def make_pod(name, cpu, *, gated=False, **spec):

@@ -481,6 +481,10 @@ def test_a_renewed_watch_knows_what_had_happened_though_its_stream_is_silent(vir
             assert sorted(picture.objects) == ["a"]
             await watch.renew()
             assert (sorted(picture.objects), watch.lists) == (["a", "b"], 2)
+            truth.change("c")
+            async with asyncio.timeout(100):
+                await asyncio.gather(watch.renew(), watch.renew())
+            assert (sorted(picture.objects), watch.lists) == (["a", "b", "c"], 3)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             assert running.cancelled()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from foresail.cli.which_cluster import Context, Kubeconfig
+
+if TYPE_CHECKING:
+    from foresail.live.errors import Forbidden
+    from foresail.live.kinds import Kind
 
 EPILOG = """
 Examples:
@@ -38,7 +42,8 @@ def snapshot(
     """Write the cluster as it is now: nodes, pods, and the other objects that placing pods looks at.
 
     Nothing else is written: no commands, environments, configurations or foreign annotations. The file is one for
-    simulate --from-snapshot, and a node list and pod list as any other.
+    simulate --from-snapshot, and a node list and pod list as any other. An account that may not list PriorityClasses
+    gets a file without them, and a note that says which rule to add.
     """
     import asyncio
 
@@ -54,10 +59,15 @@ def snapshot(
     connection = find_connection(kubeconfig, context)
     choice = Choice(placed=pods == "all", namespaces=frozenset(namespace or ()))
 
+    without: list[str] = []
+
+    def note(kind: Kind, error: Forbidden) -> None:
+        without.append(f"note: no {kind.kind} in {out}, for we may not list them: {error.missing}")
+
     async def take() -> list[dict[str, object]]:
         with progress_bar(connection.url) as on_progress:
             async with Client(connection) as api:
-                return await take_snapshot(api, choice, on_progress=on_progress)
+                return await take_snapshot(api, choice, on_progress=on_progress, on_refused=note)
 
     found = asyncio.run(take())
     known = [value["metadata"]["name"] for value in found if value["kind"] == "Namespace"]  # type: ignore[index]  # objects of an API server have names
@@ -65,5 +75,7 @@ def snapshot(
         if name not in known:
             raise OptionError(f'no namespace "{name}" in {connection.url}{did_you_mean(name, known)}')
     write_snapshot(out, found)
+    for line in without:
+        typer.echo(line, err=True)
     typer.echo(", ".join(f"{number} {kind}" for kind, number in counts(found)))
     typer.echo(f"wrote {out}")

@@ -13,13 +13,14 @@ from foresail.live.differences import differences
 from foresail.live.handlers import GroupHandler, NodeHandler, ObjectHandler, PodHandler
 from foresail.live.kinds import KINDS
 from foresail.live.listener import Listener
-from foresail.live.pods import MOST_DEVICES, CachedPod, Object, PodReader, uid_of
+from foresail.live.pods import MOST_DEVICES, CachedPod, PodReader, uid_of
+from foresail.live.unreadable import Unreadable
 from foresail.live.volume_books import VolumeBooks
 from foresail.live.watch import Handler
-from foresail.logs import get_logger
 from foresail.traces.kubernetes import node_spec
 from foresail.traces.kubernetes_gangs import KUBERNETES_GROUP, NO_LIMITS, PLAIN, SIGS_GROUP, GangName, Limits, pod_group
 from foresail.traces.kubernetes_objects import drop_object, keep_objects, put_object
+from foresail.traces.kubernetes_values import Object
 from foresail.traces.quantity import RequestError
 
 _UNSEEN_BY_FILTERS = frozenset({"PodDisruptionBudget"})
@@ -46,8 +47,7 @@ class Cache:
         """Every pod there is, by uid, those that have ended too."""
         self.seen = 0
         """How many different pods there have been."""
-        self.unreadable: dict[str, str] = {}
-        """Uid of a pod, or kind and name of another object, to why it cannot be used."""
+        self.unreadable = Unreadable()
         self._listener = listener
         self._scheduler_name = scheduler_name
         self._reader = PodReader()
@@ -70,6 +70,11 @@ class Cache:
         if kind == "PodGroup":
             return GroupHandler(self, name, SIGS_GROUP if f"/{SIGS_GROUP}/" in KINDS[name].path else KUBERNETES_GROUP)
         return ObjectHandler(self, kind)
+
+    def guess_by(self, devices: DeviceRule) -> None:
+        """Guess GPUs by another rule from now on, those guessed before too; whoever waits may fit elsewhere now."""
+        self._guesses.use(devices)
+        self._listener.anything_changed()
 
     def waiting(self, uid: str) -> Pod | None:
         """The pod as it should wait now: for one whose bind has failed and that is no longer assumed."""
@@ -109,13 +114,12 @@ class Cache:
         """Nodes that have come or changed."""
         specs = []
         for value in values:
-            name = value["metadata"]["name"]
             try:
                 specs.append(_checked(node_spec(value)))
             except RequestError as error:
-                self._note_unreadable("Node", name, error)
+                self.unreadable.note("Node", value, error)
             else:
-                self.unreadable.pop(f"Node {name}", None)
+                self.unreadable.clear_of("Node", value)
         structure = self.table.structure
         new = [spec.name for spec in specs if spec.name not in self.table.row_of]
         rows = self.table.put_nodes(specs)
@@ -129,6 +133,16 @@ class Cache:
         else:
             for row in rows:
                 self._listener.room_freed(row)
+
+    def keep_nodes(self, values: list[Object]) -> None:
+        """There are these nodes and no others."""
+        there = {value["metadata"]["name"] for value in values}
+        self.unreadable.keep("Node", values)
+        self.remove_nodes([name for name in self.table.names if name not in there])
+
+    def drop_node(self, value: Object) -> None:
+        self.unreadable.clear_of("Node", value)
+        self.remove_nodes([value["metadata"]["name"]])
 
     def remove_nodes(self, names: Iterable[str]) -> None:
         """Nodes that have gone; their pods wait aside."""
@@ -315,8 +329,9 @@ class Cache:
         try:
             namespace, name, limits = pod_group(value)
         except RequestError as error:
-            self._note_unreadable("PodGroup", value["metadata"].get("name", ""), error)
+            self.unreadable.note("PodGroup", value, error)
             return
+        self.unreadable.clear_of("PodGroup", value)
         gang = GangName(form, namespace, name)
         self._groups_of.setdefault(watch, set()).add(gang)
         if self._groups.get(gang) != limits:
@@ -324,6 +339,7 @@ class Cache:
             self._tell_members(gang)
 
     def drop_group(self, watch: str, gang: GangName) -> None:
+        self.unreadable.pop(f"PodGroup {gang_name(gang)}", None)
         self._groups_of.get(watch, set()).discard(gang)
         # An API group has several versions: one that is not served must not take away what another tells.
         if any(gang in told for told in self._groups_of.values()):
@@ -342,25 +358,26 @@ class Cache:
 
     def put_object(self, kind: str, value: Object) -> None:
         """An object that is neither node, pod nor PodGroup has come or changed."""
-        name = value["metadata"]["name"]
         if self.volumes.is_old(kind, value):
             return
         try:
             changed = put_object(self.table.objects, kind, value)
         except RequestError as error:
-            self._note_unreadable(kind, name, error)
+            self.unreadable.note(kind, value, error)
             return
-        self.unreadable.pop(f"{kind} {name}", None)
+        self.unreadable.clear_of(kind, value)
         self.volumes.told(kind, value)
         self._objects_changed(kind, changed=changed)
 
     def drop_object(self, kind: str, value: Object) -> None:
+        self.unreadable.clear_of(kind, value)
         changed = drop_object(self.table.objects, kind, value)
         self.volumes.dropped(kind, value)
         self._objects_changed(kind, changed=changed)
 
     def keep_objects(self, kind: str, values: list[Object]) -> None:
         """Of this kind there are these and no others."""
+        self.unreadable.keep(kind, values)
         changed = keep_objects(self.table.objects, kind, values)
         self.volumes.kept(kind)
         self._objects_changed(kind, changed=changed)
@@ -369,12 +386,6 @@ class Cache:
         if changed and kind not in _UNSEEN_BY_FILTERS:
             self.table.objects_changed()
             self._listener.anything_changed()
-
-    def _note_unreadable(self, kind: str, name: str, error: Exception) -> None:
-        """One object that is not as it should be must not end a watch; what was known of it stays."""
-        if self.unreadable.get(f"{kind} {name}") != str(error):
-            self.unreadable[f"{kind} {name}"] = str(error)
-            get_logger().warning("object_unreadable", kind=kind, name=name, why=str(error))
 
 
 def gang_name(gang: GangName) -> str:

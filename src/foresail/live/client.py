@@ -19,8 +19,8 @@ from yarl import URL
 from foresail import __version__
 from foresail.live.connect import Connection
 from foresail.live.errors import ApiError, ClusterError, Gone, TooManyRequests, Unauthorized, Unreachable, api_error
+from foresail.traces.kubernetes_values import Object as Object  # noqa: PLC0414 - what a client answers with is part of it
 
-Object = dict[str, Any]
 Objects = list[Object]
 Body = Mapping[str, Any] | bytes
 
@@ -119,15 +119,15 @@ class Client:
                 continue
             try:
                 about = answer["metadata"]
-                items += answer["items"] or []
+                for item in answer["items"] or ():
+                    item["metadata"].pop("managedFields", None)
+                    items.append(item)
                 version = about["resourceVersion"]
-            except (KeyError, TypeError) as error:
+            except (KeyError, TypeError, AttributeError) as error:
                 raise ClusterError(f"GET {path}: the answer is no list of objects (lacks {error})") from error
             token = about.get("continue")
             if not token:
                 break
-        for item in items:
-            item["metadata"].pop("managedFields", None)
         return items, version
 
     async def post(self, path: str, body: Body, **query: object) -> Object:
@@ -227,15 +227,24 @@ class Client:
         renewed = False
         while True:
             session, headers = await self._prepared(content_type)
-            response = await session.request(
-                method,
-                URL(self.connection.url + target, encoded=True),
-                data=sent,
-                headers=headers,
-                allow_redirects=False,
-                server_hostname=self.connection.server_name,
-                timeout=timeout,
-            )
+            try:
+                response = await session.request(
+                    method,
+                    URL(self.connection.url + target, encoded=True),
+                    data=sent,
+                    headers=headers,
+                    allow_redirects=False,
+                    server_hostname=self.connection.server_name,
+                    timeout=timeout,
+                )
+            except (aiohttp.ClientError, OSError):
+                raise  # some of which are ValueErrors too
+            except ValueError as wrong:
+                # Not the network's fault: a token with a line break is no header, an empty name is no server's.
+                raise ClusterError(
+                    f"{method} {target}: cannot be sent to {self.connection.url} ({wrong}); check the user's token and "
+                    f"names, and tls-server-name ({self.connection.source or 'the connection'})"
+                ) from wrong
             if response.status < 300:
                 return response
             async with response:

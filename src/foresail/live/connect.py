@@ -50,20 +50,22 @@ class Connection:
 def find_connection(
     kubeconfig: Path | None = None, context: str | None = None, *, account: Path = SERVICE_ACCOUNT
 ) -> Connection:
-    """The cluster of the file given, of $KUBECONFIG, of ~/.kube/config, or the one around us; the first there is."""
+    """The cluster of the file given, of $KUBECONFIG, of ~/.kube/config, or the one around us; the first there is.
+
+    As for kubectl, ~/.kube/config does not count where $KUBECONFIG is set: a slip in its name must not lead to another
+    cluster.
+    """
     if kubeconfig is not None:
         return _from_files([kubeconfig], context, required=True)
     stated = os.environ.get("KUBECONFIG")
-    paths = [Path(one) for one in (stated or "").split(os.pathsep) if one]
-    for candidates in (paths, [Path("~/.kube/config").expanduser()]):
-        if any(path.is_file() for path in candidates):
-            return _from_files(candidates, context, required=False)
+    paths = [Path(one) for one in (stated or "").split(os.pathsep) if one] or [Path("~/.kube/config").expanduser()]
+    if any(path.is_file() for path in paths):
+        return _from_files(paths, context, required=False)
     if context is None and os.environ.get("KUBERNETES_SERVICE_HOST") and (account / "token").is_file():
         return _in_cluster(account)
-    looked = f"$KUBECONFIG ({stated})" if stated else "$KUBECONFIG (not set)"
+    looked = f"no file in $KUBECONFIG ({stated})" if stated else "neither $KUBECONFIG nor ~/.kube/config"
     raise ClusterError(
-        f"no cluster: there is nothing in {looked} nor in ~/.kube/config, and this is no pod with a service account; "
-        "name a file with --kubeconfig"
+        f"no cluster: there is {looked}, and this is no pod with a service account; name a file with --kubeconfig"
     )
 
 
@@ -199,12 +201,12 @@ def _connection(cluster: _Entry, user: _Entry, namespace: str) -> Connection:
     url = cluster.get("server")
     if url is None:
         raise cluster.error("server is missing")
-    at = urlsplit(url)
-    if at.scheme not in {"http", "https"} or not at.hostname:
+    scheme = _scheme(url)
+    if scheme not in {"http", "https"}:
         raise cluster.error(f'server is "{url}"; it must be a URL such as https://10.0.0.1:6443')
     if cluster.get("proxy-url"):
         raise cluster.error("proxy-url is set, but Foresail connects directly; use a context without a proxy")
-    tls = _cluster_tls(cluster) if at.scheme == "https" else None
+    tls = _cluster_tls(cluster) if scheme == "https" else None
     if tls is not None:
         certificate = user.data("client-certificate-data") or user.file("client-certificate")
         key = user.data("client-key-data") or user.file("client-key")
@@ -221,6 +223,17 @@ def _connection(cluster: _Entry, user: _Entry, namespace: str) -> Connection:
         namespace=namespace,
         source=f"{cluster.path}: {cluster.where}",
     )
+
+
+def _scheme(url: str) -> str:
+    """The scheme of a URL that an API server can have; empty for one that none can."""
+    try:
+        at = urlsplit(url)
+        # A name or port that cannot be is only told when it is looked at.
+        host, _port = (at.hostname or "").encode("idna"), at.port
+    except ValueError:
+        return ""
+    return at.scheme if host and not at.query and not at.fragment else ""
 
 
 def _cluster_tls(cluster: _Entry) -> ssl.SSLContext:
@@ -268,7 +281,8 @@ def _exec_plugin(plugin: _Entry, cluster: _Entry, tls: ssl.SSLContext | None) ->
     if command is None:
         raise plugin.error("command is missing")
     if "/" in command:
-        command = str(plugin.path.parent / Path(command).expanduser())
+        # Whole, or a program beside the kubeconfig of this very folder would be looked for on PATH.
+        command = str((plugin.path.parent / Path(command).expanduser()).absolute())
     variables = plugin.get("env", list) or []
     if not all(isinstance(one, dict) and "name" in one for one in variables):
         raise plugin.error("env must be a list of name and value")
@@ -296,6 +310,9 @@ def _impersonation(user: _Entry) -> Iterator[tuple[str, str]]:
         yield "Impersonate-Uid", uid
     for group in user.get("as-groups", list) or []:
         yield "Impersonate-Group", str(group)
-    for key, values in (user.get("as-user-extra", dict) or {}).items():
+    extra = user.get("as-user-extra", dict) or {}
+    for key, values in extra.items():
+        if not isinstance(values, list):
+            raise user.error(f"as-user-extra: {key} is {values!r}; it must be a list")
         for value in values:
             yield f"Impersonate-Extra-{key}", str(value)

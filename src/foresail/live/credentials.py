@@ -73,9 +73,10 @@ class TokenFile:
             if stamp != self._stamp:
                 self._read()
                 self._stamp = stamp
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
             raise ClusterError(
-                f"{self._path}: the token cannot be read: {error.strerror}; put a valid one there, it is read anew"
+                f"{self._path}: the token cannot be read: {why}; put a valid one there, it is read anew"
             ) from error
         return self._header
 
@@ -171,6 +172,8 @@ class ExecPlugin:
             version, status = found["apiVersion"], found["status"]
             token, expires = status.get("token"), status.get("expirationTimestamp")
             certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
+            if not all(isinstance(one, str | None) for one in (token, certificate, key)):
+                raise TypeError("token, certificate and key are text")  # noqa: TRY301 - one place tells of all bad answers
             expires_s = datetime.fromisoformat(expires).timestamp() if expires else float("inf")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ClusterError(f"the credential plug-in {self.command} printed no ExecCredential ({error})") from error

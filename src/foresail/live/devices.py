@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from foresail.core.model import Placement, Pod
-from foresail.core.policy import DeviceRule
+from foresail.core.policy import DeviceRule, Learning, Seeded
 from foresail.core.table import NodeTable
+from foresail.logs import get_logger
+from foresail.policies.devices import LeastSufficient
 
 
 class Guesses:
     """Pods on nodes whose GPUs nobody wrote down, with the GPUs they are taken to have.
 
     A node's guesses are made anew, in the order of uids, whenever one of its GPU pods comes or goes: guesses make way
-    for what is known, and a restarted scheduler makes the same ones.
+    for what is known, and a restarted scheduler makes the same ones. So a rule that draws or learns is not asked: the
+    latter has no answer before its first lesson, which is when a whole cluster is told, and another one after each.
     """
 
     def __init__(self, table: NodeTable, rule: DeviceRule) -> None:
         self._table = table
-        self._rule = rule
+        self._rule = _steady(rule)
         self._pods: dict[str, dict[str, Pod]] = {}
         self._node_of: dict[str, str] = {}
+
+    def use(self, rule: DeviceRule) -> None:
+        """Guess by another rule from now on."""
+        self._rule = _steady(rule)
+        # What was guessed before is guessed anew at once, not when its node's next GPU pod comes or goes: guesses
+        # depend on the cluster and the rule alone, so that a restart, or a replica that takes over, changes none.
+        for node in list(self._pods):
+            self.renew(node)
 
     def has(self, uid: str) -> bool:
         return uid in self._node_of
@@ -59,12 +70,21 @@ class Guesses:
 
     def _guess(self, pod: Pod, row: int) -> tuple[int, ...]:
         table = self._table
-        fitting = [device for device in self._rule.devices(pod, table.all, row) if device >= 0]
+        free = table.gpu_free[row].tolist()
+        try:
+            chosen = self._rule.devices(pod, table.all, row)
+            fitting = [device for device in dict.fromkeys(chosen) if 0 <= device < len(free)][: pod.gpu_count]
+        except Exception as error:  # noqa: BLE001 - a rule may be anybody's, and pods that it fails on hold room too
+            get_logger().error("device_rule_failed", pod=pod.name, error=f"{type(error).__name__}: {error}")
+            fitting = []
         if len(fitting) < pod.gpu_count:
             # More than fits was placed by others, so some device is in use twice: those with most left come first.
-            free = table.gpu_free[row].tolist()
             existing = int(table.gpu_count[row])
             rest = [device for device in range(len(free)) if device not in fitting]
             rest.sort(key=lambda device: (device >= existing, -free[device], device))
             fitting += rest[: pod.gpu_count - len(fitting)]
         return tuple(sorted(fitting))
+
+
+def _steady(rule: DeviceRule) -> DeviceRule:
+    return LeastSufficient() if isinstance(rule, Learning | Seeded) else rule

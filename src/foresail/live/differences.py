@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from foresail.core.spec import NodeSpec, PodSpec
 from foresail.core.table import NodeTable
-from foresail.live.pods import CachedPod, Object, PodReader
+from foresail.live.pods import CachedPod, PodReader
 from foresail.traces.kubernetes import node_spec
+from foresail.traces.kubernetes_values import Object
 from foresail.traces.quantity import RequestError
 
 Asked = dict[str, int]

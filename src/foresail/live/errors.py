@@ -68,9 +68,14 @@ class Unauthorized(ApiError):
 class Forbidden(ApiError):
     """A verb that our account may not use."""
 
-    def _advice(self) -> str:
+    @property
+    def missing(self) -> str:
+        """What is to be added where, to tell where one goes on without it."""
         access = Access.of(self.method, self.path)
-        return f"; {access.place} lacks the rule: {access.rule}"
+        return f"{access.place} lacks the rule: {access.rule}"
+
+    def _advice(self) -> str:
+        return f"; {self.missing}"
 
 
 class NotFound(ApiError):

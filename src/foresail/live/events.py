@@ -133,14 +133,15 @@ class Events:
     async def _write(self, event: _Event) -> None:
         known = self._written.get(event.key)
         if known is not None and (event.last - known.last).total_seconds() < _SERIES_LASTS_S:
-            known.count += event.count
-            known.last = event.last
-            series = {"series": {"count": known.count, "lastObservedTime": _micro(known.last)}}
+            count = known.count + event.count
+            series = {"series": {"count": count, "lastObservedTime": _micro(event.last)}}
             try:
                 await self._api.patch(known.path, series, content_type=MERGE)
             except NotFound:
                 del self._written[event.key]
             else:
+                # Only now: one that could not be written comes again, and would be counted twice.
+                known.count, known.last = count, event.last
                 return
         await self._create(event)
 

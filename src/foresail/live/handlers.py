@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foresail.live.pods import Object, uid_of
+from foresail.live.pods import uid_of
 from foresail.traces.kubernetes_gangs import GangName
+from foresail.traces.kubernetes_values import Object
 
 if TYPE_CHECKING:
     from foresail.live.cache import Cache
@@ -18,13 +19,12 @@ class NodeHandler:
         self._cache = cache
 
     def replace(self, items: list[Object]) -> None:
-        names = {value["metadata"]["name"] for value in items}
-        self._cache.remove_nodes([name for name in self._cache.table.names if name not in names])
+        self._cache.keep_nodes(items)
         self._cache.put_nodes(items)
 
     def apply(self, kind: str, value: Object) -> None:
         if kind == "DELETED":
-            self._cache.remove_nodes([value["metadata"]["name"]])
+            self._cache.drop_node(value)
         else:
             self._cache.put_nodes([value])
 

@@ -6,11 +6,14 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """One watch: the kind that comes from it and its path. An optional one is not served by every cluster."""
+    """One watch: the kind that comes from it and its path."""
 
     kind: str
     path: str
     optional: bool = False
+    """Not every cluster serves it."""
+    dispensable: bool = False
+    """An account may lack the right to list it, and go on without."""
 
 
 KINDS: dict[str, Kind] = {

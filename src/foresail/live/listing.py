@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from foresail.core.policy import DeviceRule
 from foresail.live.cache import Cache
 from foresail.live.client import Client, Object
-from foresail.live.errors import NotFound
+from foresail.live.errors import Forbidden, NotFound
 from foresail.live.kinds import KINDS, Kind
 from foresail.live.listener import Bystander
 
@@ -15,10 +15,21 @@ Lists = dict[str, list[Object]]
 """Name of the watch, as in `KINDS`, to all objects there are."""
 Progress = Callable[[int, int], None]
 """Is told how many lists are there, of how many."""
+Refused = Callable[[Kind, Forbidden], None]
+"""Is told of a dispensable kind that our account may not list."""
 
 
-async def list_all(api: Client, kinds: Mapping[str, Kind] = KINDS, *, on_progress: Progress | None = None) -> Lists:
-    """All objects of these kinds; one that the cluster does not serve has none."""
+async def list_all(
+    api: Client,
+    kinds: Mapping[str, Kind] = KINDS,
+    *,
+    on_progress: Progress | None = None,
+    on_refused: Refused | None = None,
+) -> Lists:
+    """All objects of these kinds; one that the cluster does not serve has none.
+
+    Nor has a dispensable one that is forbidden; without `on_refused` to be told, that is an error as for all others.
+    """
     lists: Lists = {}
     for name, kind in kinds.items():
         if on_progress is not None:
@@ -28,6 +39,11 @@ async def list_all(api: Client, kinds: Mapping[str, Kind] = KINDS, *, on_progres
         except NotFound:
             if not kind.optional:
                 raise
+            lists[name] = []
+        except Forbidden as error:
+            if on_refused is None or not kind.dispensable:
+                raise
+            on_refused(kind, error)
             lists[name] = []
     if on_progress is not None:
         on_progress(len(kinds), len(kinds))

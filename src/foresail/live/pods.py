@@ -20,13 +20,12 @@ from foresail.traces.kubernetes_values import (
     HELD_REQUEST,
     OWNER,
     SCORED_REQUEST,
+    Object,
     strings,
     time_of,
     whole_number,
 )
 from foresail.traces.quantity import QuantityError, RequestError, nano
-
-Object = dict[str, Any]
 
 MOST_DEVICES = 256
 """GPUs of one node or pod; more is a mistake, and a table as wide as somebody cares to write would fill the memory."""

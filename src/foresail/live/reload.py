@@ -46,10 +46,11 @@ class Reloader:
         try:
             profile = self._load()
             self._use(profile)
-        except ForesailError as error:
-            self.problem = f"the profile before is still used: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the new one, the one before still works
+            said = str(error) if isinstance(error, ForesailError) else f"{type(error).__name__}: {error}"
+            self.problem = f"the profile before is still used: {said}"
             self._metrics.reloads.labels("refused").inc()
-            get_logger().error("profile_refused", path=str(self._path), error=str(error))
+            get_logger().error("profile_refused", path=str(self._path), error=said)
             return
         self.problem = ""
         self._metrics.reloads.labels("loaded").inc()

@@ -18,7 +18,17 @@ from foresail.live.leader import Leader, LeaderSettings
 from foresail.live.learning import Lessons, warm_up
 from foresail.live.reload import Reloader
 from foresail.live.scheduler import LiveScheduler
-from foresail.live.serving import ServerSettings, check_metrics, end, listen, on_stop_signals, serve
+from foresail.live.serving import (
+    ServerSettings,
+    check_metrics,
+    check_tls_files,
+    end,
+    first_of,
+    listen,
+    on_stop_signals,
+    serve,
+    until_stopped,
+)
 from foresail.live.shadow import Agreement, Shadow
 from foresail.live.watches import Watches
 from foresail.policies.kubernetes import FILTERS
@@ -97,7 +107,11 @@ class Process:
         tasks = [asyncio.create_task(serve(self._health(), at, server), name="server")]
         try:
             tasks += self.watches.start()
-            await self._or_stop(asyncio.create_task(self.watches.ready(), name="first lists"), *tasks)
+            ready = asyncio.create_task(self.watches.ready(), name="first lists")
+            try:
+                await first_of([ready, *tasks], self._stop)
+            finally:
+                await end([ready])
             if self._stop.is_set():
                 return
             self._announce(self._found())
@@ -122,7 +136,7 @@ class Process:
         """Place pods until told to stop, whenever the lease is ours."""
         lead = asyncio.create_task(self._campaign(), name="leader")
         try:
-            await self._or_stop(lead, *tasks)
+            await first_of([lead, *tasks], self._stop)
             self._take_lead(leads=False)
             # What was decided is carried out, so that the next leader finds it done.
             if self.live.cluster.binding:
@@ -159,16 +173,6 @@ class Process:
         self.live.metrics.leader.set(leads)
         self.live.anything_changed()
 
-    async def _or_stop(self, *tasks: asyncio.Task[None]) -> None:
-        """Wait for the first of these to end, or to be told to stop; an error of theirs is raised."""
-        stop = asyncio.create_task(self._stop.wait())
-        try:
-            done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stop.cancel()
-        for task in done - {stop}:
-            task.result()
-
     # --- profiles --------------------------------------------------------------------------------------------------
 
     def _reloader(self) -> Reloader | None:
@@ -182,7 +186,7 @@ class Process:
         self.lessons.teach(profile)
         self.live.core.profile = profile
         self.live.cluster.policy_error = ""
-        self.live.anything_changed()
+        self.live.cache.guess_by(profile.devices)
 
     # --- what is told ----------------------------------------------------------------------------------------------
 
@@ -226,6 +230,7 @@ class Process:
 async def run_scheduler(settings: RunSettings, *, announce: Callable[[str], None]) -> None:
     """Place pods until SIGINT or SIGTERM; SIGHUP looks at the profile file at once."""
     check_metrics(settings.server, settings.token_file)
+    check_tls_files(settings.server)
     async with await _connected(settings, announce) as api:
         process = Process(settings, api, announce=announce)
         on_stop_signals(process.stop)
@@ -249,7 +254,6 @@ async def run_shadow(
         lessons = lessons_for(shadow.cache, settings)
         watches = Watches(api, shadow.cache)
         tasks = watches.start()
-        stopped = asyncio.create_task(stop.wait())
 
         async def get_ready() -> None:
             await watches.ready()
@@ -260,11 +264,8 @@ async def run_shadow(
 
         tasks.append(asyncio.create_task(get_ready(), name="first lists"))
         try:
-            done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
-            for task in done - {stopped}:
-                task.result()
+            await until_stopped(tasks, stop)
         finally:
-            await end([*tasks, stopped])
             shadow.close()
         return shadow.agreement
 

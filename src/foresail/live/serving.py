@@ -49,9 +49,7 @@ class ServerSettings:
 
     def check(self) -> None:
         """Refuse what would let strangers in or cannot work."""
-        if (self.certificate is None) != (self.key is None):
-            missing, given = ("--tls-key", "--tls-cert") if self.key is None else ("--tls-cert", "--tls-key")
-            raise OptionError(f"{given} is given without {missing}; TLS needs both")
+        self.check_tls()
         if self.client_ca is not None and not self.is_tls:
             raise OptionError("--client-ca is given without --tls-cert and --tls-key; client certificates need TLS")
         _check_files({"tls-cert": self.certificate, "tls-key": self.key, "client-ca": self.client_ca})
@@ -62,17 +60,40 @@ class ServerSettings:
                 "tlsConfig), or listen on 127.0.0.1"
             )
 
+    def check_tls(self) -> None:
+        """Refuse a certificate without its key, and a key without its certificate."""
+        if (self.certificate is None) != (self.key is None):
+            missing, given = ("--tls-key", "--tls-cert") if self.key is None else ("--tls-cert", "--tls-key")
+            raise OptionError(f"{given} is given without {missing}; TLS needs both")
+
 
 def check_metrics(settings: ServerSettings, token_file: Path | None) -> None:
     """Refuse to show metrics to strangers; /healthz and /readyz say nothing that is worth hiding."""
-    if (settings.certificate is None) != (settings.key is None):
-        raise OptionError("--tls-cert and --tls-key belong together; give both or neither")
+    settings.check_tls()
     _check_files({"tls-cert": settings.certificate, "tls-key": settings.key, "token-file": token_file})
     if not _is_loopback(settings.host) and (not settings.is_tls or token_file is None):
         raise OptionError(
             f"--address is {settings.host}:{settings.port}, which other machines can reach; give --tls-cert, --tls-key "
             "and --token-file, or listen on 127.0.0.1"
         )
+
+
+def check_tls_files(settings: ServerSettings) -> None:
+    """Refuse files that are no certificate and its key, before anything is begun that would have to be broken off."""
+    if settings.certificate is None or settings.key is None:
+        return
+    try:
+        # Without a password given, OpenSSL would ask on the terminal and wait.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key, password="")
+    except (OSError, ValueError) as error:
+        raise _unusable(error) from error
+
+
+def _unusable(error: Exception) -> OptionError:
+    return OptionError(
+        f"the TLS files cannot be used ({error}); give PEM files, unencrypted, and the key that belongs to the "
+        "certificate"
+    )
 
 
 def _check_files(given: Mapping[str, Path | None]) -> None:
@@ -87,7 +108,7 @@ def parse_address(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise OptionError(f'--address is "{text}"; write host and port, as in 127.0.0.1:8888')
-    return host or "0.0.0.0", int(port)  # noqa: S104 - only with TLS and client certificates, see `check`
+    return host or "0.0.0.0", int(port)  # noqa: S104 - only with TLS, see `check` and `check_metrics`
 
 
 def listen(settings: ServerSettings) -> socket.socket:
@@ -114,6 +135,7 @@ async def serve(app: Any, at: socket.socket, settings: ServerSettings) -> None:
         lifespan="off",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         date_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
@@ -126,9 +148,7 @@ async def serve(app: Any, at: socket.socket, settings: ServerSettings) -> None:
     try:
         config.load()
     except (ssl.SSLError, OSError) as error:
-        raise OptionError(
-            f"the TLS files cannot be used ({error}); give PEM files, and the key that belongs to the certificate"
-        ) from error
+        raise _unusable(error) from error
     if config.ssl is not None:
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
 
@@ -153,17 +173,29 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
-async def until_stopped(tasks: list[asyncio.Task[None]]) -> None:
-    """Wait for SIGINT, SIGTERM or the first task that ends; then end all of them. An error of theirs is raised."""
-    stop = asyncio.Event()
+async def until_stopped(tasks: Sequence[asyncio.Task[None]], stop: asyncio.Event | None = None) -> None:
+    """Wait for SIGINT, SIGTERM, `stop` or the first task that ends; then end all of them. An error of theirs is raised.
+
+    Whoever gives `stop` may have set signals to it before, for what comes while the tasks are being made.
+    """
+    stop = stop or asyncio.Event()
     on_stop_signals(stop.set)
+    try:
+        await first_of(tasks, stop)
+    finally:
+        await end(tasks)
+
+
+async def first_of(tasks: Sequence[asyncio.Task[None]], stop: asyncio.Event) -> None:
+    """Wait for the first of these to end, or for `stop`; an error of theirs is raised, and the others go on."""
     stopped = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
-        for task in done - {stopped}:
-            task.result()
     finally:
-        await end([*tasks, stopped])
+        stopped.cancel()
+    for task in tasks:
+        if task in done:
+            task.result()
 
 
 async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -10,7 +10,7 @@ from foresail.core.policy import DeviceRule
 from foresail.live.cache import Cache
 from foresail.live.client import Client, Object
 from foresail.live.kinds import KINDS, Kind
-from foresail.live.listing import Lists, Progress, filled, list_all
+from foresail.live.listing import Lists, Progress, Refused, filled, list_all
 from foresail.live.pods import uid_of, with_granted
 from foresail.traces.documents import Found
 from foresail.traces.kubernetes_gangs import SIGS_GROUP, gang_named
@@ -19,8 +19,9 @@ from foresail.traces.snapshot import kept
 
 SNAPSHOT_KINDS: dict[str, Kind] = {
     **KINDS,
-    # The API server fills in priorities, but pods of a file that are tried later may name a class.
-    "PriorityClass": Kind("PriorityClass", "/apis/scheduling.k8s.io/v1/priorityclasses"),
+    # The API server fills in priorities, but pods of a file that are tried later may name a class. The scheduler itself
+    # needs none, so its account need not have the right to read them.
+    "PriorityClass": Kind("PriorityClass", "/apis/scheduling.k8s.io/v1/priorityclasses", dispensable=True),
 }
 
 
@@ -44,10 +45,15 @@ class Choice:
 
 
 async def take_snapshot(
-    api: Client, choice: Choice | None = None, *, on_progress: Progress | None = None
+    api: Client,
+    choice: Choice | None = None,
+    *,
+    on_progress: Progress | None = None,
+    on_refused: Refused | None = None,
 ) -> list[Object]:
-    """The cluster as it is now, ready for `write_snapshot`."""
-    return list(snapshot_of(await list_all(api, SNAPSHOT_KINDS, on_progress=on_progress), choice or Choice()))
+    """The cluster as it is now, ready for `write_snapshot`; see `list_all` for who is told what."""
+    lists = await list_all(api, SNAPSHOT_KINDS, on_progress=on_progress, on_refused=on_refused)
+    return list(snapshot_of(lists, choice or Choice()))
 
 
 def snapshot_of(lists: Lists, choice: Choice) -> Iterator[Object]:

@@ -8,8 +8,8 @@ from foresail.core.model import Pod
 from foresail.core.objects import Claim, Volume
 from foresail.core.table import NodeTable
 from foresail.core.volumes import ClaimKey, TakenVolumes
-from foresail.live.pods import Object
 from foresail.policies.kubernetes.volume_binding import plan_volumes
+from foresail.traces.kubernetes_values import Object
 
 VOLUME, CLAIM = "PersistentVolume", "PersistentVolumeClaim"
 _KINDS = frozenset({VOLUME, CLAIM})

@@ -112,7 +112,9 @@ class Watch:
 
     async def renew(self) -> None:
         """List anew. Afterwards the handler knows all that had happened when this was called, and maybe more."""
-        renewed = self._renewed = asyncio.Event()
+        if self._renewed.is_set():
+            self._renewed = asyncio.Event()  # else another waits for the next list, too
+        renewed = self._renewed
         self.version = None
         if self._turn is not None:
             self._turn.cancel()

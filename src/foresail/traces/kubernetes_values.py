@@ -10,6 +10,9 @@ from typing import Any
 
 from foresail.traces.quantity import LARGEST, NANO_PER_UNIT, Amounts, RequestError, mapping, rounded
 
+Object = dict[str, Any]
+"""A Kubernetes object as JSON has it."""
+
 GPU_COUNT = "alibabacloud.com/gpu-count"
 GPU_MILLI = "alibabacloud.com/gpu-milli"
 GPU_MODEL = "alibabacloud.com/gpu-card-model"

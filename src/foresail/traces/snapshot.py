@@ -31,12 +31,12 @@ from foresail.traces.kubernetes_values import (
     OUR_MODEL,
     OWNER,
     SCORED_REQUEST,
+    Object,
     named_metadata,
 )
 from foresail.traces.kubernetes_write import write_objects
 from foresail.traces.quantity import RequestError, mapping
 
-Object = dict[str, Any]
 Kept = Mapping[str, Any]
 """Field to what is kept below it, for a mapping or for every mapping of a list; None for all there is."""
 
