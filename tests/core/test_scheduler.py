@@ -207,7 +207,8 @@ def test_a_gang_starts_whole_when_there_is_room_for_all_of_it():
     ]
 
 
-def test_a_gang_without_room_gives_up_after_a_last_try():
+def patient_gang():
+    """A pod stands where a gang of two would need its room; the gang waits for 10 s."""
     diary = Diary(2)
     gang = Gang("g", 2, timeout_s=10)
     diary.submit("a", 1)
@@ -215,19 +216,18 @@ def test_a_gang_without_room_gives_up_after_a_last_try():
     diary.submit("g-1", 1, gang=gang)
     diary.submit("g-2", 1, gang=gang)
     diary.run()
+    return diary
+
+
+def test_a_gang_without_room_gives_up_after_a_last_try():
+    diary = patient_gang()
     assert diary.run(9) == []
     assert diary.run(10) == [(10, "give up", "g-1"), (10, "give up", "g-2")]
     assert diary.why == ["the gang gave up after 10 s: no room was found for 2 members together"]
 
 
 def test_a_gang_may_start_in_the_instant_its_patience_ends():
-    diary = Diary(2)
-    gang = Gang("g", 2, timeout_s=10)
-    diary.submit("a", 1)
-    diary.run()
-    diary.submit("g-1", 1, gang=gang)
-    diary.submit("g-2", 1, gang=gang)
-    diary.run()
+    diary = patient_gang()
     diary.clock.advance_to(10)
     diary.scheduler.release("a")
     assert diary.run() == [(10, "bind node-0", "g-1"), (10, "bind node-0", "g-2")]

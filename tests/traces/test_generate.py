@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.traces.workloads import assert_equal
 
-from foresail.core.spec import PodSpec, Workload
+from foresail.core.spec import PodSpec
 from foresail.errors import OptionError
 from foresail.traces.catalogue import CATALOGUE, CLASS_PODS, NODE_SHAPES
 from foresail.traces.generate import ARRIVALS, LONGEST_S, GenerateSettings, generate, largest_remainder
@@ -22,14 +23,6 @@ def class_of(spec: PodSpec) -> str:
     if not spec.gpu_count:
         return "cpu"
     return "multi" if spec.gpu_count > 1 else "share" if spec.gpu_milli < 1000 else "one"
-
-
-def assert_equal(one: Workload, other: Workload) -> None:
-    assert list(one.names) == list(other.names)
-    assert one.specs == other.specs
-    assert one.gangs == other.gangs
-    for column in ("spec_of", "arrival_s", "duration_s", "priority", "gang_of"):
-        np.testing.assert_array_equal(getattr(one, column), getattr(other, column))
 
 
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 1000), min_size=1, max_size=30))

@@ -5,6 +5,7 @@ import hashlib
 
 import numpy as np
 import pytest
+from tests.traces.workloads import assert_equal
 
 from foresail.core.spec import PodSpec, Workload
 from foresail.errors import InputError
@@ -15,14 +16,6 @@ from foresail.traces.write import write
 
 def make(**options):
     return generate(GenerateSettings(**options))
-
-
-def assert_equal(one: Workload, other: Workload) -> None:
-    assert list(one.names) == list(other.names)
-    assert one.specs == other.specs
-    assert one.gangs == other.gangs
-    for column in ("spec_of", "arrival_s", "duration_s", "priority", "gang_of"):
-        np.testing.assert_array_equal(getattr(one, column), getattr(other, column))
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "yaml", "json", "jsonl", "ndjson", "CSV"])

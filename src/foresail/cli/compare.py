@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from foresail.cli.clock_options import Backoff, Faults, KeepImpossible, Preemption, SnapshotEvery, Until
 from foresail.errors import OptionError, PolicyError
 
 if TYPE_CHECKING:
@@ -55,16 +56,9 @@ def compare(
     metric: Annotated[
         list[str] | None, typer.Option("--metric", help="What to compare; repeat it. Key figures if not given.")
     ] = None,
-    faults: Annotated[
-        Path | None, typer.Option("--faults", help="Protocol clock: CSV of node failures and repairs.")
-    ] = None,
-    until: Annotated[
-        float | None, typer.Option("--until", metavar="SECONDS", help="Protocol clock: stop at this time.")
-    ] = None,
-    snapshot_every: Annotated[
-        float | None,
-        typer.Option("--snapshot-every", metavar="SECONDS", help="Protocol clock: time between timeline rows."),
-    ] = None,
+    faults: Faults = None,
+    until: Until = None,
+    snapshot_every: SnapshotEvery = None,
     arrival_scale: Annotated[
         float | None,
         typer.Option("--arrival-scale", help="Protocol clock: multiplies arrival times; 0.5 is twice as fast."),
@@ -77,16 +71,9 @@ def compare(
         Literal["member", "all"] | None,
         typer.Option("--gang-restart", help="Protocol clock: when a gang loses a member, restart member or all."),
     ] = None,
-    keep_impossible: Annotated[
-        bool, typer.Option("--keep-impossible", help="Protocol clock: let pods that can never fit wait, not fail.")
-    ] = False,
-    backoff: Annotated[
-        str | None,
-        typer.Option("--backoff", metavar="FIRST:MOST", help="Protocol clock: pause after a refusal, in seconds."),
-    ] = None,
-    preemption: Annotated[
-        bool, typer.Option("--preemption", help="Protocol clock: pods may take the place of those of less priority.")
-    ] = False,
+    keep_impossible: KeepImpossible = False,
+    backoff: Backoff = None,
+    preemption: Preemption = False,
     slowdown_threshold: Annotated[
         float | None,
         typer.Option(

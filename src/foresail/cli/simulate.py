@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from foresail.cli.clock_options import Backoff, Faults, KeepImpossible, Preemption, SnapshotEvery, Until
 from foresail.cli.compiling import compiling_is_announced
 from foresail.errors import OptionError
 
@@ -74,16 +75,9 @@ def simulate(
         float, typer.Option("--load", help="Protocol openb: GPUs asked for in all, as a multiple of the cluster's.")
     ] = 1.3,
     seed: Annotated[int, typer.Option("--seed", help="Seed of everything random in the run.")] = 42,
-    faults: Annotated[
-        Path | None, typer.Option("--faults", help="Protocol clock: CSV of node failures and repairs.")
-    ] = None,
-    until: Annotated[
-        float | None, typer.Option("--until", metavar="SECONDS", help="Protocol clock: stop at this time.")
-    ] = None,
-    snapshot_every: Annotated[
-        float | None,
-        typer.Option("--snapshot-every", metavar="SECONDS", help="Protocol clock: time between timeline rows."),
-    ] = None,
+    faults: Faults = None,
+    until: Until = None,
+    snapshot_every: SnapshotEvery = None,
     arrival_scale: Annotated[
         float, typer.Option("--arrival-scale", help="Protocol clock: multiplies arrival times; 0.5 is twice as fast.")
     ] = 1.0,
@@ -95,16 +89,9 @@ def simulate(
         Literal["member", "all"],
         typer.Option("--gang-restart", help="Protocol clock: when a gang loses a member, restart member or all."),
     ] = "member",
-    keep_impossible: Annotated[
-        bool, typer.Option("--keep-impossible", help="Protocol clock: let pods that can never fit wait, not fail.")
-    ] = False,
-    backoff: Annotated[
-        str | None,
-        typer.Option("--backoff", metavar="FIRST:MOST", help="Protocol clock: pause after a refusal, in seconds."),
-    ] = None,
-    preemption: Annotated[
-        bool, typer.Option("--preemption", help="Protocol clock: pods may take the place of those of less priority.")
-    ] = False,
+    keep_impossible: KeepImpossible = False,
+    backoff: Backoff = None,
+    preemption: Preemption = False,
     slowdown_threshold: Annotated[
         float,
         typer.Option(
