@@ -81,6 +81,17 @@ def test_those_it_makes_way_for_may_make_way_themselves():
     assert diary.run() == ["high for middle", "high on node-0", "middle for low", "middle on node-1", "low refused"]
 
 
+def test_a_victim_may_look_further_than_those_who_ask_the_same_and_were_woken_for_its_node():
+    diary = Diary(4, 3)
+    for name, cpu, priority in (("a", 1, 0), ("b", 3, 0), ("c", 1, 0), ("d", 1, 0), ("middle", 3, 1)):
+        diary.submit(name, cpu, priority=priority)
+        diary.run()
+    assert [pod.name for pod in diary.scheduler.queue] == ["b"]
+    diary.submit("high", 4, priority=2)
+    # b was woken for the room that middle left; middle itself, of more priority, makes room on the other node.
+    assert diary.run()[:4] == ["high for middle a", "high on node-0", "middle for c d", "middle on node-1"]
+
+
 def test_a_departure_that_leaves_room_beside_lesser_pods_wakes():
     diary = Diary(4)
     diary.submit("top", 2, priority=9)

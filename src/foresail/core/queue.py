@@ -166,9 +166,11 @@ class Queue:
     def rouse(self, uid: Hashable) -> None:
         """Give a sleeping lane a turn if this pod is now its first: it may get what those behind it could not."""
         lane = self._waiting[uid][1]
-        if lane.key in self._asleep and self._head(lane)[1].uid == uid:
+        if self._head(lane)[1].uid == uid:
+            # A lane that was woken for one node alone has hope elsewhere, too, now that this pod leads it.
             self._hope_anew(lane)
-            self._rouse(lane)
+            if lane.key in self._asleep:
+                self._rouse(lane)
 
     def restart(self, gang: Gang) -> None:
         """The gang has lost its start: it must find room together anew, and its timeout counts from now."""
