@@ -54,9 +54,15 @@ def write_pages(figures: dict[str, Any], thresholds: dict[str, dict[str, Any]], 
 
 def _throughput(figures: dict[str, Any]) -> list[str]:
     """Pods bound a second by each scheduler, where they were measured."""
+    columns = {
+        "kube_scheduler": "kube-scheduler",
+        "foresail": "`foresail run`",
+        "kube_scheduler_all_nodes": "kube-scheduler, all nodes",
+        "extender": "kube-scheduler asking `foresail extender`",
+    }
     rows = []
     for kind, what in (("plain", "plain"), ("spread", "topology spread"), ("anti_affinity", "required anti-affinity")):
-        rates = [figures.get(f"{name}_{kind}_pods_per_s") for name in ("kube_scheduler", "foresail", "extender")]
+        rates = [figures.get(f"{name}_{kind}_pods_per_s") for name in columns]
         if rates[0] is not None:
             shown = ["" if rate is None else f"{rate:.0f}" for rate in rates]
             rows.append(f"| {what} | {' | '.join(shown)} |")
@@ -67,11 +73,12 @@ def _throughput(figures: dict[str, Any]) -> list[str]:
         "## Pods bound a second",
         "",
         "1000 nodes (KWOK), 3000 pods, one real API server on the same cores, the schedulers in turns;",
-        f"medians of {figures['throughput_rounds']:.0f} round(s).",
-        "Alone: `ROUNDS=3 .venv/bin/python bench/run.py throughput`. The extender only scores (`--no-filter`).",
+        f"medians of {figures['throughput_rounds']:.0f} round(s). Alone: `.venv/bin/python bench/run.py throughput`.",
+        "kube-scheduler as it comes looks at 420 of 1000 nodes for a pod; `foresail run` and the extender look at all,",
+        "and so does kube-scheduler in the third column (`percentageOfNodesToScore: 100`, which extenders need).",
         "",
-        "| pods | kube-scheduler | `foresail run` | kube-scheduler asking `foresail extender` |",
-        "|---|--:|--:|--:|",
+        f"| pods | {' | '.join(columns.values())} |",
+        "|---|--:|--:|--:|--:|",
         *rows,
     ]
 

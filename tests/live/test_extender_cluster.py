@@ -114,7 +114,7 @@ def scheduling(lab: Lab, folder: Path, policy: str, *options: str) -> Iterator[A
         "--bind-address=127.0.0.1",
         f"--secure-port={secure}",
         f"--cert-dir={folder / 'scheduler'}",
-        "--feature-gates=OpportunisticBatching=false",
+        *(["--feature-gates=OpportunisticBatching=false"] if "--weight" in options else []),
     ]
     with process([*arguments, "--kubeconfig", lab.kubeconfig, "--config", path, "--log-level", "debug"], asked.log):
         until(asked.is_ready)
