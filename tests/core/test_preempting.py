@@ -171,6 +171,119 @@ def test_a_gang_preempts_only_once_it_has_started():
     assert diary.run() == ["l0 refused", "l1 refused"]
 
 
+# --- victims that take their time ------------------------------------------------------------------------------------
+
+
+def test_a_pod_whose_node_went_to_another_looks_for_one_elsewhere():
+    diary = Diary(2, 2, at_once=False)
+    diary.submit("w", 2)
+    diary.run()
+    diary.submit("x", 1, arrival_s=1)
+    diary.run()
+    diary.submit("high", 2, priority=1)
+    assert diary.run() == ["high for x", "high refused"]
+    diary.submit("urgent", 1, priority=2)
+    assert diary.run() == ["urgent on node-1"]
+    diary.scheduler.release("x")
+    assert diary.run() == ["high for w", "high refused"]
+    diary.scheduler.release("w")
+    assert diary.run() == ["high on node-0"]
+
+
+def test_what_was_left_to_a_pod_that_no_longer_waits_is_had_at_once():
+    diary = Diary(3, at_once=False)
+    diary.submit("low", 2)
+    diary.run()
+    diary.submit("high", 3, priority=1)
+    diary.submit("next", 1)
+    assert diary.run() == ["high for low", "high refused", "next refused"]
+    diary.scheduler.withdraw("high")
+    assert diary.run() == ["next on node-0"]
+
+
+def test_one_that_comes_behind_a_pod_that_waits_for_its_victims_has_victims_of_its_own():
+    diary = Diary(3, 3, at_once=False)
+    for name in ("x", "y"):
+        diary.submit(name, 3)
+    diary.run()
+    diary.submit("a", 3, priority=1)
+    assert diary.run() == ["a for x", "a refused"]
+    diary.submit("b", 3, priority=1)
+    assert diary.run() == ["b for y", "a refused"]
+
+
+def test_a_node_that_is_held_for_a_pod_behind_another_is_not_lost_to_both():
+    diary = Diary(3, 3, at_once=False)
+    for name in ("x", "y"):
+        diary.submit(name, 3)
+    diary.run()
+    diary.submit("a", 3, priority=1)
+    diary.submit("b", 3, priority=1)
+    assert diary.run() == ["a for x", "b for y", "a refused"]
+    # More priority takes the node that others leave for the first of the two.
+    diary.submit("top", 3, priority=2)
+    diary.scheduler.release("x")
+    assert diary.run() == ["top on node-0", "a refused"]
+    diary.scheduler.release("y")
+    assert diary.run() == ["b on node-1", "a refused"]
+
+
+SLOW_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("come", "come", "come", "modest", "leave", "go", "go", "withdraw", "fail")),
+        st.integers(1, 3),
+        st.integers(0, 3),
+    ),
+    max_size=25,
+)
+
+
+class SlowDiary(Diary):
+    """Victims leave one by one, when they are let."""
+
+    def __init__(self, *cpu_milli: int, policy: str) -> None:
+        super().__init__(*cpu_milli, policy=policy, at_once=False)
+        self.modest: set[str] = set()
+        """Pods that make nobody go."""
+        self.preemption.may_preempt = lambda pod: pod.name not in self.modest
+
+    @property
+    def leaving(self) -> list[object]:
+        told = {uid for held in self.preemption.nominations for uid in held.victims}
+        return sorted(uid for uid in self.table.placed if uid in told)
+
+    def step(self, number: int, what: str, cpu: int, priority: int) -> None:
+        queue, table = self.scheduler.queue, self.table
+        if what in {"come", "modest"}:
+            self.modest |= {f"p{number}"} if what == "modest" else set()
+            self.submit(f"p{number}", cpu, priority=priority, arrival_s=number)
+        elif what == "go" and self.leaving:
+            self.scheduler.release(self.leaving[cpu % len(self.leaving)])
+        elif what == "leave" and table.placed:
+            self.scheduler.release(sorted(table.placed)[cpu % len(table.placed)])
+        elif what == "withdraw" and len(queue):
+            self.scheduler.withdraw(sorted(pod.uid for pod in queue)[cpu % len(queue)])
+        elif what == "fail" and len(self.preemption.nominations):
+            # A victim could not be made to go.
+            self.preemption.nominations.withdraw(next(iter(self.preemption.nominations)).pod.uid)
+            queue.wake_all()
+        self.run()
+
+
+@settings(max_examples=200, deadline=None)
+@given(SLOW_STEPS, st.sampled_from(("best-fit", "kubernetes")))
+def test_when_the_last_victim_has_gone_nobody_who_waits_could_have_a_node(steps, policy):
+    diary = SlowDiary(4, 3, 2, policy=policy)
+    for number, step in enumerate(steps):
+        diary.step(number, *step)
+        assert (diary.table.free >= 0).all()
+    while diary.leaving:
+        diary.step(0, "go", 0, 0)
+    for pod in diary.scheduler.queue:
+        assert isinstance(decide(pod, diary.table, diary.profile), NoFit)
+        assert pod.name in diary.modest or find_victims(pod, diary.table, diary.profile) is None
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(("come", "come", "come", "leave")),

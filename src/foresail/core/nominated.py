@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +40,9 @@ class Nominations:
 
     def __len__(self) -> int:
         return len(self._of)
+
+    def __iter__(self) -> Iterator[Nomination]:
+        return iter(list(self._of.values()))
 
     def get(self, uid: Hashable) -> Nomination | None:
         return self._of.get(uid)

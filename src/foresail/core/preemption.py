@@ -94,12 +94,12 @@ class Preempting:
 
     def could_help(self, pod: Pod, row: int, table: NodeTable, profile: Profile) -> bool:
         """Whether the pod may get the node at a row by making others go."""
-        return (
-            self.may_preempt(pod)
-            and pod.uid not in self._in_vain
-            and self.nominations.get(pod.uid) is None
-            and could_preempt(pod, row, table, profile)
-        )
+        if not self.may_preempt(pod) or pod.uid in self._in_vain:
+            return False
+        if self.nominations.get(pod.uid) is not None:
+            # Once nobody leaves for it any more, it must look for another node if it does not get this one.
+            return not self.awaits(pod, table)
+        return could_preempt(pod, row, table, profile)
 
     def plan(self, pod: Pod, table: NodeTable, profile: Profile) -> Preemption | None:
         """Who must go for the pod; None if that would not help, or if it waits already for others to leave."""

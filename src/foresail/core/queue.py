@@ -163,14 +163,17 @@ class Queue:
         """Whether the pod's lane fitted nowhere and waits for something to happen."""
         return self._waiting[uid][1].asleep
 
+    def first(self, uid: Hashable) -> Pod:
+        """Who stands first in the lane of a waiting pod."""
+        return self._head(self._waiting[uid][1])[1]
+
     def rouse(self, uid: Hashable) -> None:
-        """Give a sleeping lane a turn if this pod is now its first: it may get what those behind it could not."""
+        """Give the lane of a waiting pod a turn: this pod may get what another of the lane could not."""
         lane = self._waiting[uid][1]
-        if self._head(lane)[1].uid == uid:
-            # A lane that was woken for one node alone has hope elsewhere, too, now that this pod leads it.
-            self._hope_anew(lane)
-            if lane.key in self._asleep:
-                self._rouse(lane)
+        # A lane that was woken for one node alone has hope elsewhere, too.
+        self._hope_anew(lane)
+        if lane.key in self._asleep:
+            self._rouse(lane)
 
     def restart(self, gang: Gang) -> None:
         """The gang has lost its start: it must find room together anew, and its timeout counts from now."""

@@ -76,18 +76,31 @@ class Scheduler:
     def submit(self, pod: Pod, *, again: bool = False) -> None:
         """Let a pod wait for its turn; `again` if it has had a node and lost it."""
         self.queue.add(pod, again=again)
-        if self._preemption is not None:
-            # Its shape may sleep because it fits nowhere; but of more priority than the others, it may make room.
+        if self._preemption is not None and self._may_make_room(pod, self._preemption):
+            # Its shape may sleep because it fits nowhere; but this pod may make room where the others could not.
             self.queue.rouse(pod.uid)
+
+    def _may_make_room(self, pod: Pod, preemption: Preempting) -> bool:
+        """Whether a pod that has just come may preempt: as the first of its lane, or because the first does not."""
+        first = self.queue.first(pod.uid)
+        if first.uid == pod.uid:
+            return True
+        return preemption.may_preempt(pod) and (
+            not preemption.may_preempt(first) or preemption.awaits(first, self._cluster.table)
+        )
 
     def withdraw(self, uid: Hashable) -> None:
         """A waiting pod is to wait no longer."""
         self.queue.remove(uid)
         self._hold_no_node(uid)
 
-    def _hold_no_node(self, uid: Hashable) -> None:
-        if self._preemption is not None:
+    def _hold_no_node(self, uid: Hashable, placed_on: str = "") -> None:
+        """The pod is no longer to get the node that is held for it; whoever left it to the pod may have it now."""
+        held = None if self._preemption is None else self._preemption.nominations.get(uid)
+        if self._preemption is not None and held is not None:
             self._preemption.nominations.withdraw(uid)
+            if held.node != placed_on:
+                self.queue.wake_all()
 
     def place(self, pod: Pod) -> Placement | NoFit:
         """Decide about one pod here and now, without the queue."""
@@ -95,7 +108,7 @@ class Scheduler:
         if isinstance(outcome, Placement):
             # Assume before binding: the next decision must see this pod even if the cluster is slow.
             self._cluster.table.assume(pod, outcome)
-            self._hold_no_node(pod.uid)
+            self._hold_no_node(pod.uid, outcome.node)
             self._cluster.bind(pod, outcome)
         return outcome
 
@@ -146,6 +159,17 @@ class Scheduler:
             self.queue.wake_all()
         else:
             self.queue.wake(row, self._could_help)
+            self._rouse_holders()
+
+    def _rouse_holders(self) -> None:
+        """Pods that stand behind others, and for which nobody leaves any more, have something to look at."""
+        if self._preemption is None:
+            return
+        for held in self._preemption.nominations:
+            uid = held.pod.uid
+            is_behind = uid in self.queue and self.queue.first(uid).uid != uid
+            if is_behind and not self._preemption.awaits(held.pod, self._cluster.table):
+                self.queue.rouse(uid)
 
     def pod_came(self) -> None:
         """A pod has got a node. Usually that helps nobody, but one may have waited for the company of another."""
@@ -182,7 +206,7 @@ class Scheduler:
     def _step_one(self, lane: Lane, pod: Pod) -> None:
         outcome = self.place(pod)
         if isinstance(outcome, NoFit):
-            placed = self._preempt(pod)
+            placed = self._place_holder(pod) or self._preempt(pod)
             if placed is None:
                 self.queue.sleep(lane)
                 self._cluster.refuse(pod, outcome)
@@ -190,6 +214,16 @@ class Scheduler:
             pod = placed
         self.queue.done(lane, [pod])
         self.pod_came()
+
+    def _place_holder(self, first: Pod) -> Pod | None:
+        """A pod of the same lane for which a node is held that the first must leave to it, and that it gets now."""
+        return next((pod for pod in self._holders_behind(first) if isinstance(self.place(pod), Placement)), None)
+
+    def _holders_behind(self, first: Pod) -> list[Pod]:
+        if self._preemption is None or first.gang is not None:
+            return []
+        pods = [held.pod for held in self._preemption.nominations if held.pod.shape is first.shape]
+        return [pod for pod in pods if pod.gang is None and pod.uid != first.uid and pod.uid in self.queue]
 
     def _preempt(self, first: Pod) -> Pod | None:
         """Make room for a pod that fits nowhere, or for one behind it; returns one that has its node at once.
@@ -206,7 +240,9 @@ class Scheduler:
                 return pod
             if not self._preemption.awaits(pod, self._cluster.table):
                 break
-        return None
+        # What is held for one behind it is closed to the first, but not to that one.
+        holders = [pod for pod in self._holders_behind(first) if self._preemption.may_preempt(pod)]
+        return next((pod for pod in holders if self._make_room(pod)), None)
 
     def _in_turn(self, first: Pod) -> Iterator[Pod]:
         yield first
@@ -216,8 +252,13 @@ class Scheduler:
     def _make_room(self, pod: Pod) -> bool:
         """Make others go for a pod, if that helps; True if they went at once and the pod has its node."""
         table, preemption = self._cluster.table, self._preemption
-        plan = None if preemption is None else preemption.plan(pod, table, self._profile)
-        if preemption is None or plan is None:
+        if preemption is None:
+            return False
+        held = preemption.nominations.get(pod.uid)
+        plan = preemption.plan(pod, table, self._profile)
+        if plan is None:
+            if held is not None and preemption.nominations.get(pod.uid) is None:
+                self.queue.wake_all()  # the node is held no longer
             return False
         victims = [held.pod.uid for held in plan.victims]
         displaced = preemption.nominations.nominate(pod, plan.node, plan.devices, victims)
@@ -236,7 +277,7 @@ class Scheduler:
         table = self._cluster.table
         placed, refusal = place_gang(members, table, self._profile, missing=lane.missing, decide=self._decide)
         for pod, placement in placed:
-            self._hold_no_node(pod.uid)
+            self._hold_no_node(pod.uid, placement.node)
             self._cluster.bind(pod, placement)
         if placed:
             self.queue.done(lane, [pod for pod, _ in placed])
