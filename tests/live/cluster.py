@@ -39,6 +39,9 @@ class Heard:
     def pod_came(self, row: int) -> None:
         self.log.append(("came", str(row)))
 
+    def gang_changed(self, gang: str) -> None:
+        pass  # how many members have a node is asked for, not told
+
     def anything_changed(self) -> None:
         self.log.append(("anything",))
 

@@ -171,8 +171,13 @@ def test_a_right_that_was_withdrawn_after_a_lost_answer_does_not_hide_its_effect
 
 def test_it_gives_up_after_a_while_and_the_pod_waits_as_before(server):
     ended, story, pauses = bind(server, *[500, "ok"] * 6)
-    assert (ended.ending, story.log) == (Ending.FAILED, ["POST 500", "GET ok"] * 6)
+    assert (ended.ending, story.log) == (Ending.FAILED, [*["POST 500", "GET ok"] * 6, "GET ok"])
     assert (len(pauses), story.pod["spec"]) == (6, {})
+
+
+def test_the_last_attempt_may_take_effect_after_the_look_too(server):
+    ended, story, _ = bind(server, *[500, "ok"] * 5, "late")
+    assert (ended, story.log[-3:]) == (BOUND, ["POST late", "GET ok", "GET ok"])
 
 
 def test_nothing_is_asked_when_something_speaks_against_it(server):
@@ -183,4 +188,28 @@ def test_nothing_is_asked_when_something_speaks_against_it(server):
 def test_a_bind_is_not_repeated_when_something_speaks_against_it_by_then(server):
     against = iter(["", "another replica may lead by now"])
     ended, story, _ = bind(server, 500, obstacle=lambda: next(against))
-    assert (ended, story.log) == (Bind(Ending.FAILED, "another replica may lead by now"), ["POST 500", "GET ok"])
+    assert ended == Bind(Ending.FAILED, "another replica may lead by now")
+    assert story.log == ["POST 500", "GET ok", "GET ok"]
+
+
+def test_what_speaks_against_a_bind_does_not_hide_that_it_has_had_its_effect(server):
+    against = iter(["", "node a was filled by another scheduler before the pod was bound to it"])
+    ended, story, _ = bind(server, "late", obstacle=lambda: next(against))
+    assert (ended, story.log) == (BOUND, ["POST late", "GET ok", "GET ok"])
+    assert story.pod["spec"]["nodeName"] == "a"
+
+
+def test_a_bind_that_is_cancelled_in_the_instant_in_which_its_time_runs_out_ends(virtual, server):
+    async def hang(request):
+        await asyncio.sleep(3600)
+
+    async def run():
+        async with server(hang, timeout_s=1.0) as api:
+            task = asyncio.create_task(Binder(api).bind(POD, "a"))
+            loop = asyncio.get_running_loop()
+            # Later than the client's own timer for the same instant, so that its turn comes first.
+            loop.call_at(loop.time() + 0.5, loop.call_at, loop.time() + 1.0, task.cancel)
+            await asyncio.wait([task], timeout=60)
+            return task.cancelled(), loop.time()
+
+    assert virtual(run()) == (True, 1.0)

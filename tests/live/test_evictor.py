@@ -21,19 +21,36 @@ class Notes:
 
 
 class Server:
-    """Answers with a status for a method and path, 200 for all others; notes the requests by their end."""
+    """Answers with a status for a method and path, 200 for all others; notes the requests by their end.
 
-    def __init__(self, answers=()):
-        self.answers = dict(answers)
+    A list of statuses is for as many requests, and 200 for later ones. "lost" is answered by hanging up.
+    """
+
+    def __init__(self, answers=(), *, gone=(), leaving=()):
+        self.answers = {key: list(said) if isinstance(said, list) else said for key, said in dict(answers).items()}
+        self.gone = set(gone)
+        self.leaving = set(leaving)
         self.log = []
         self.bodies = {}
 
     async def __call__(self, request):
         key = (request.method, request.path.removeprefix(f"{PODS}/"))
         self.log.append(key)
+        if request.method == "GET":
+            return self._read(key[1])
         self.bodies[key] = await request.json()
-        status = self.answers.get(key, 200)
+        said = self.answers.get(key, 200)
+        status = (said.pop(0) if said else 200) if isinstance(said, list) else said
+        if status == "lost":
+            request.transport.abort()
+            return web.Response()
         return web.json_response({} if status == 200 else {"reason": "Scripted", "message": "no"}, status=status)
+
+    def _read(self, name):
+        if name in self.gone:
+            return web.json_response({"message": "not found"}, status=404)
+        leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if name in self.leaving else {}
+        return web.json_response({"metadata": {"name": name, "uid": f"uid-{name}", **leaving}})
 
 
 def cluster():
@@ -48,9 +65,9 @@ def cluster():
     return cache
 
 
-def cleared(virtual, server, answers=(), change=lambda cache: None):
+def cleared(virtual, server, answers=(), change=lambda cache: None, wanted=lambda: True, **pods):
     """Whether it was cleared, and what the server and the events saw."""
-    told, notes = Server(answers), Notes()
+    told, notes = Server(answers, **pods), Notes()
 
     async def live():
         cache = cluster()
@@ -58,7 +75,7 @@ def cleared(virtual, server, answers=(), change=lambda cache: None):
         pod = cache.pods["uid-high"]
         change(cache)
         async with server(told) as api:
-            return await Evictor(api, cache, notes).clear(pod, Preemption(0, "a", victims, 0))
+            return await Evictor(api, cache, notes).clear(pod, Preemption(0, "a", victims, 0), wanted=wanted)
 
     return virtual(live()), told, notes.log
 
@@ -97,16 +114,21 @@ def test_the_pod_is_nominated_then_each_victim_is_told_and_deleted(virtual, serv
     assert sorted(notes) == [preempted("v1"), preempted("v2")]
 
 
-@pytest.mark.parametrize("status", [403, 404, 409, 500])
-def test_nobody_is_evicted_for_a_pod_that_cannot_be_nominated(virtual, server, status):
+@pytest.mark.parametrize(("status", "attempts"), [(403, 1), (404, 1), (500, 6)])
+def test_nobody_is_evicted_for_a_pod_that_cannot_be_nominated(virtual, server, status, attempts):
     done, told, notes = cleared(virtual, server, {("PATCH", "high/status"): status})
-    assert (done, told.log, notes) == (False, [("PATCH", "high/status")], [])
+    assert (done, told.log, notes) == (False, [("PATCH", "high/status")] * attempts, [])
 
 
-@pytest.mark.parametrize("status", [404, 409])
+def test_nobody_is_evicted_for_a_pod_whose_name_another_has(virtual, server):
+    done, told, notes = cleared(virtual, server, {("PATCH", "high/status"): 409}, gone=["high"])
+    assert (done, told.log, notes) == (False, [("PATCH", "high/status"), ("GET", "high")], [])
+
+
+@pytest.mark.parametrize(("status", "pods"), [(404, {}), (409, {"gone": ["v1"]}), (409, {"leaving": ["v1"]})])
 @pytest.mark.parametrize("request_of", [("PATCH", "v1/status"), ("DELETE", "v1")])
-def test_a_victim_that_is_gone_or_replaced_is_no_failure(virtual, server, status, request_of):
-    done, told, notes = cleared(virtual, server, {request_of: status})
+def test_a_victim_that_is_gone_or_replaced_or_leaves_is_no_failure(virtual, server, status, pods, request_of):
+    done, told, notes = cleared(virtual, server, {request_of: status}, **pods)
     assert (done, notes) == (True, [preempted("v2")])
     assert ("DELETE", "v2") in told.log
 
@@ -116,6 +138,28 @@ def test_a_victim_that_is_gone_or_replaced_is_no_failure(virtual, server, status
 def test_a_victim_that_cannot_be_made_to_go_is_told(virtual, server, status, request_of):
     done, _, notes = cleared(virtual, server, {request_of: status})
     assert (done, notes) == (False, [preempted("v2")])
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, "lost"])
+@pytest.mark.parametrize("request_of", [("PATCH", "high/status"), ("PATCH", "v1/status"), ("DELETE", "v1")])
+def test_what_may_pass_is_asked_again(virtual, server, status, request_of):
+    """A conflict may have been a race: the pod would wait for ever for a victim that was taken to be gone."""
+    done, told, notes = cleared(virtual, server, {request_of: [status, status]})
+    assert (done, sorted(notes)) == (True, [preempted("v1"), preempted("v2")])
+    assert told.log.count(request_of) == 3
+
+
+def test_a_victim_that_went_by_a_request_that_seemed_to_fail_is_told_so(virtual, server):
+    done, told, notes = cleared(virtual, server, {("DELETE", "v1"): [500, 404]})
+    assert (done, sorted(notes)) == (True, [preempted("v1"), preempted("v2")])
+    assert told.log.count(("DELETE", "v1")) == 2
+
+
+def test_nobody_has_to_go_for_a_pod_that_no_longer_needs_the_node(virtual, server):
+    asked = iter([True, True, False])  # the nomination, and one victim's condition
+    done, told, notes = cleared(virtual, server, wanted=lambda: next(asked, False))
+    assert (done, notes) == (False, [])
+    assert told.log == [("PATCH", "high/status"), ("PATCH", "v1/status")]
 
 
 def test_a_victim_that_the_cache_no_longer_knows_is_not_asked_for(virtual, server):

@@ -166,6 +166,24 @@ def test_a_wait_ends_at_once_when_the_node_goes_or_the_pod_does_or_the_scheduler
     ]
 
 
+def test_a_wait_that_is_cancelled_together_with_news_ends():
+    async def ends(turns: int) -> bool:
+        cache, _, binder = cluster()
+        uid = assume(cache, "more")
+        taken = cache.volumes.by_pod[uid]
+        await binder.write(uid, taken)
+        waiting = asyncio.create_task(binder.wait(uid, taken))
+        await asyncio.sleep(0)
+        cache.put_object(CLAIM, claim("more", 20, "made", **{SELECTED_NODE: "a"}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting], timeout=0.1)
+        return waiting.cancelled()
+
+    assert [asyncio.run(ends(turns)) for turns in range(4)] == [True] * 4
+
+
 def test_pods_that_another_scheduler_placed_take_nothing():
     cache, _, _ = cluster()
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]

@@ -15,7 +15,7 @@ from foresail.traces.kubernetes_values import GPU_DEVICES
 
 _FIRST_PAUSE_S = 0.1
 _MOST_PAUSE_S = 5.0
-_ATTEMPTS = 6
+ATTEMPTS = 6
 
 
 class PodName(Protocol):
@@ -75,9 +75,12 @@ class Binder:
         body = binding(pod, node, devices)
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         why = ""
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             if against := obstacle():
-                return Bind(Ending.FAILED, against)
+                if not attempt:
+                    return Bind(Ending.FAILED, against)
+                why = against
+                break
             try:
                 await self._api.post(f"{path}/binding", body)
             except ClusterError as error:
@@ -85,12 +88,13 @@ class Binder:
                 ended = await self._look(pod, path, node)
                 if ended is not None:
                     return ended
-                if not _may_pass(error):
+                if not may_pass(error):
                     return Bind(Ending.FAILED, why)
-                await self._pause(attempt, error)
+                await self._sleep(pause_s(attempt, error))
             else:
                 return Bind(Ending.BOUND)
-        return Bind(Ending.FAILED, why)
+        # What was not answered may have had its effect during the pause.
+        return await self._look(pod, path, node) or Bind(Ending.FAILED, why)
 
     async def _look(self, pod: PodName, path: str, node: str) -> Bind | None:
         """What has become of the pod; None if it still waits. Asks until there is an answer."""
@@ -103,16 +107,10 @@ class Binder:
             except (Forbidden, Unauthorized) as error:
                 return Bind(Ending.FAILED, str(error))
             except ClusterError as error:
-                await self._pause(attempt, error)
+                await self._sleep(pause_s(attempt, error))
                 attempt += 1
             else:
                 return _ended(found, pod.uid, node)
-
-    async def _pause(self, attempt: int, error: Exception) -> None:
-        told_s = error.retry_after_s if isinstance(error, ApiError) else None
-        pause_s = min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(attempt, 10))
-        # Many binds fail at the same instant when a server goes away; they should not come back in step.
-        await self._sleep(max(told_s or 0.0, pause_s * random.uniform(0.5, 1.0)))  # noqa: S311 - no secret
 
 
 def binding(pod: PodName, node: str, devices: tuple[int, ...]) -> dict[str, Any]:
@@ -140,7 +138,15 @@ def _ended(found: Object, uid: str, node: str) -> Bind | None:
     return None
 
 
-def _may_pass(error: ClusterError) -> bool:
+def pause_s(attempt: int, error: ClusterError) -> float:
+    """How long to leave a server alone after an attempt that failed."""
+    told_s = error.retry_after_s if isinstance(error, ApiError) else None
+    longest_s = min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(attempt, 10))
+    # Many requests fail at the same instant when a server goes away; they should not come back in step.
+    return max(told_s or 0.0, longest_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+
+
+def may_pass(error: ClusterError) -> bool:
     """Whether the same request may succeed a little later: a busy or restarting server, a lost race."""
     if isinstance(error, Unreachable | Conflict):
         return True

@@ -100,9 +100,18 @@ class Cache:
             self._leave(uid)
 
     def placed_members(self, gang: str) -> int:
-        """How many members of a gang have a node, or have had it and ended well; for `Queue.members_placed`."""
+        """How many members of a gang have a node, are assumed on one, or have had it and ended well; for
+        `Queue.members_placed`.
+        """
         pods = (self.pods[uid] for uid in self._members.get(gang, ()))
-        return sum(bool(pod.node) and pod.phase != "Failed" and not pod.terminating for pod in pods)
+        return sum(
+            (bool(pod.node) or pod.uid in self.table.placed) and pod.phase != "Failed" and not pod.terminating
+            for pod in pods
+        )
+
+    def has_members(self, gang: str) -> bool:
+        """Whether there is a pod of this gang, wherever it stands."""
+        return gang in self._members
 
     def differences(self, nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
         """How the cache differs from a fresh list of all nodes and pods, and what is over capacity; one line each."""
@@ -180,6 +189,8 @@ class Cache:
         elif now.node:
             self._book(now)
         self._tell(now, confirmed=confirmed)
+        if now.gang is not None and now.node:
+            self._listener.gang_changed(gang_name(now.gang))
         self._drop_shapes()
 
     def drop_pod(self, uid: str) -> None:
@@ -193,6 +204,8 @@ class Cache:
         self._leave(uid)
         if self._told.pop(uid, None) is not None:
             self._listener.pod_gone(uid)
+        if gone.gang is not None:
+            self._listener.gang_changed(gang_name(gone.gang))
         self._drop_shapes()
 
     def _list(self, pod: CachedPod) -> None:

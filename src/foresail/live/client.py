@@ -73,7 +73,9 @@ class Client:
         """
         self.connection = connection
         self._timeout_s = timeout_s
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECT_S, timeout_s))
+        # No limit on the whole: if that passes in the instant in which a task is cancelled, aiohttp tells of a time-out
+        # and the task goes on as if nobody had cancelled it. asyncio's own limit lets the cancel through.
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_S, timeout_s))
         self._limit = RateLimit(qps, burst) if qps > 0 else None
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
@@ -195,11 +197,12 @@ class Client:
         target = _target(path, query) if query else path
         sent = None if body is None else body if isinstance(body, bytes) else _encode(body)
         try:
-            response = await self._answer(
-                method, target, sent, content_type if sent is not None else None, self._timeout
-            )
-            async with response:
-                received = await response.read()
+            async with asyncio.timeout(None) as limit:
+                response = await self._answer(
+                    method, target, sent, content_type if sent is not None else None, self._timeout, limit
+                )
+                async with response:
+                    received = await response.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise self._unreachable(method, target, error) from error
         try:
@@ -219,14 +222,18 @@ class Client:
         sent: bytes | None,
         content_type: str | None,
         timeout: aiohttp.ClientTimeout,
+        limit: asyncio.Timeout | None = None,
     ) -> aiohttp.ClientResponse:
-        """The response, if it is 2xx; its body is not read yet."""
+        """The response, if it is 2xx; its body is not read yet. `limit` is set to what the request may take in all."""
         if self._limit is not None:
             await self._limit.wait()
         credential = self.connection.credential
         renewed = False
         while True:
             session, headers = await self._prepared(content_type)
+            if limit is not None:
+                # From here on: what it takes to get a credential is not the server's time.
+                limit.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
             try:
                 response = await session.request(
                     method,
@@ -249,6 +256,8 @@ class Client:
                 return response
             async with response:
                 error = _refusal(response, method, target, await response.read())
+            if limit is not None:
+                limit.reschedule(None)
             # A refused request had no effect, so even a write may be sent again with a new credential.
             if not isinstance(error, Unauthorized) or renewed or not await credential.renew():
                 raise error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.preemption import Preempting, Preemption
@@ -29,6 +30,15 @@ MOST_BINDS = 128
 
 _AFTER_GIVING_UP_S = 30.0
 _AFTER_ERROR_S = 10.0
+
+
+class Aim(NamedTuple):
+    """Where a pod that is being bound goes."""
+
+    pod: Pod
+    placement: Placement
+    overfills: bool
+    """Whether the node had too little room even when it was chosen; a profile may have no filter that counts room."""
 
 
 class LiveCluster:
@@ -58,8 +68,8 @@ class LiveCluster:
         """Pods with a decision that is not carried out yet."""
         self.paused: dict[str, asyncio.TimerHandle] = {}
         """Pods that are given a rest before they are decided about again."""
-        self._aims: dict[str, tuple[Pod, Placement]] = {}
-        """Where the pods that are being bound go."""
+        self._aims: dict[str, Aim] = {}
+        """Of every pod in `binding`."""
         self.policy_error = ""
         """What a policy failed on, until a decision succeeds."""
         self.bind_error = ""
@@ -97,10 +107,8 @@ class LiveCluster:
         self.policy_error = ""
         self._metrics.attempts[SCHEDULED].inc()
         uid = _uid(pod)
-        self._aims[uid] = (pod, placement)
-        self.binding[uid] = asyncio.create_task(
-            self._bind(self.cache.pods[uid], pod, placement), name=f"bind {pod.name}"
-        )
+        self._aims[uid] = aim = Aim(pod, placement, self._overfills(pod, placement))
+        self.binding[uid] = asyncio.create_task(self._bind(self.cache.pods[uid], aim), name=f"bind {pod.name}")
 
     def refuse(self, pod: Pod, why: NoFit) -> None:
         self._metrics.attempts[UNSCHEDULABLE_RESULT].inc()
@@ -122,14 +130,23 @@ class LiveCluster:
         self.clearing[uid] = asyncio.create_task(self._clear(self.cache.pods[uid], plan), name=f"clear for {pod.name}")
 
     async def _clear(self, pod: CachedPod, plan: Preemption) -> None:
+        uid = pod.uid
         try:
-            cleared = await self._evictor.clear(pod, plan)
+            cleared = await self._evictor.clear(pod, plan, wanted=lambda: self._clears(uid, plan.node))
         finally:
-            del self.clearing[pod.uid]
-        if not cleared:
+            del self.clearing[uid]
+        if not cleared and self._clears(uid, plan.node):
             # The node is not to be had this way; the pod is tried again as one that holds no node.
-            self.preemption.nominations.withdraw(pod.uid)
+            self.preemption.nominations.withdraw(uid)
             self._try_again_later()
+        elif uid in self.scheduler.queue:
+            # It may have had its turn meanwhile, when it could not make others go.
+            self._try_again()
+
+    def _clears(self, uid: str, node: str) -> bool:
+        """Whether a node is still to be cleared for a pod: by us, and the pod has not found another or gone."""
+        nomination = self.preemption.nominations.get(uid)
+        return self.may_bind() and nomination is not None and nomination.node == node
 
     def _may_preempt(self, pod: Pod) -> bool:
         cached = self.cache.pods.get(_uid(pod))
@@ -149,7 +166,9 @@ class LiveCluster:
             self._second_try = asyncio.get_running_loop().call_later(_AFTER_ERROR_S, self._try_again)
 
     def _try_again(self) -> None:
-        self._second_try = None
+        if self._second_try is not None:
+            self._second_try.cancel()
+            self._second_try = None
         self.scheduler.queue.wake_all()
         self._changed()
 
@@ -179,14 +198,15 @@ class LiveCluster:
 
     # --- binds -----------------------------------------------------------------------------------------------------
 
-    async def _bind(self, cached: CachedPod, pod: Pod, placement: Placement) -> None:
+    async def _bind(self, cached: CachedPod, aim: Aim) -> None:
+        pod, placement, _ = aim
         started_s = time.perf_counter()
         try:
-            ended = await self._bind_volumes(cached, placement.node)
+            ended = await self._bind_volumes(cached, aim)
             if ended is None:
                 started_s = time.perf_counter()  # volumes take as long as others take to make them
                 ended = await self._binder.bind(
-                    cached, placement.node, placement.devices, obstacle=lambda: self._obstacle(placement.node)
+                    cached, placement.node, placement.devices, obstacle=lambda: self._obstacle(aim)
                 )
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the pod must not be lost
             get_logger().exception("bind_broke", pod=pod.name)
@@ -197,13 +217,13 @@ class LiveCluster:
         self._conclude(cached, pod, placement, ended)
         self._changed()
 
-    async def _bind_volumes(self, cached: CachedPod, node: str) -> Bind | None:
+    async def _bind_volumes(self, cached: CachedPod, aim: Aim) -> Bind | None:
         """How it ended for a pod whose volumes were not to be had; None if it can be bound now."""
         uid = cached.uid
         taken = self.cache.volumes.by_pod.get(uid)
         if taken is None:
             return None
-        why = self._obstacle(node) or await self._volumes.write(uid, taken)
+        why = self._obstacle(aim) or await self._volumes.write(uid, taken)
         if not why:
             self.awaiting_volumes.add(uid)
             try:
@@ -219,7 +239,7 @@ class LiveCluster:
         hold their room again, or others would get it too.
         """
         table = self.table
-        for uid, (pod, placement) in self._aims.items():
+        for uid, (pod, placement, _) in self._aims.items():
             row = table.row_of.get(placement.node)
             cached = self.cache.pods.get(uid)
             if row is None or cached is None or cached.node or cached.ended or uid in table.placed:
@@ -227,11 +247,25 @@ class LiveCluster:
             table.widen(1 + max(placement.devices, default=-1))
             table.assume(pod, Placement(row, placement.node, placement.devices))
 
-    def _obstacle(self, node: str) -> str:
+    def _obstacle(self, aim: Aim) -> str:
+        node = aim.placement.node
         if not self.may_bind():
             return "another replica may lead by now"
-        # The API server would bind a pod to a node that does not exist.
-        return "" if node in self.table.row_of else f"node {node} went away before the pod was bound to it"
+        # The API server would bind a pod to a node that does not exist, and to one that is full.
+        if node not in self.table.row_of:
+            return f"node {node} went away before the pod was bound to it"
+        if not aim.overfills and self._overfills(aim.pod, aim.placement):
+            return f"node {node} was filled by another scheduler before the pod was bound to it"
+        return ""
+
+    def _overfills(self, pod: Pod, placement: Placement) -> bool:
+        """Whether the node, with the pod on it, has given more than it has of something that the pod asks for."""
+        table, row = self.table, self.table.row_of[placement.node]
+        return bool(
+            (table.free[row][pod.request > 0] < 0).any()
+            or 0 < table.max_pods[row] < table.pod_count[row]
+            or any(table.gpu_free[row, device] < 0 for device in placement.devices)
+        )
 
     def _conclude(self, cached: CachedPod, pod: Pod, placement: Placement, ended: Bind) -> None:
         uid = cached.uid
@@ -245,7 +279,10 @@ class LiveCluster:
             return
         get_logger().warning("bind_failed", pod=pod.name, node=placement.node, ending=ended.ending.value, why=ended.why)
         self.cache.give_back(uid)
-        if ended.ending in {Ending.FAILED, Ending.NO_VOLUMES}:
+        now = self.cache.pods.get(uid)
+        # A pod that was deleted while its bind was under way, or that has a node by now, does not wait again.
+        waits = now is not None and not now.node
+        if waits and ended.ending in {Ending.FAILED, Ending.NO_VOLUMES}:
             if ended.ending is Ending.FAILED:
                 self.bind_error = ended.why
             self._tell(uid, SCHEDULER_ERROR, ended.why)
@@ -266,7 +303,9 @@ class LiveCluster:
         # As it is now: labels or gates may have changed while it rested.
         pod = self.cache.waiting(uid)
         if pod is not None and uid not in self.scheduler.queue:
-            self.scheduler.submit(pod, again=True)
+            if pod.gang is not None:
+                self.scheduler.queue.members_placed(pod.gang, self.cache.placed_members(pod.gang.name))
+            self.scheduler.submit(pod)
             self._changed()
 
     def forget(self, uid: str) -> None:

@@ -35,6 +35,9 @@ class Listener(Protocol):
     def pod_came(self, row: int) -> None:
         """Somebody else has placed a pod; those that waited for its company may fit now."""
 
+    def gang_changed(self, gang: str) -> None:
+        """A member of a gang has got a node, or has left it; `Cache.placed_members` may be another number now."""
+
     def anything_changed(self) -> None:
         """Whoever waits may fit anywhere now. Rows noted before may mean other nodes, or none."""
 
@@ -55,5 +58,7 @@ class Bystander:
     def room_freed(self, row: int) -> None: ...
 
     def pod_came(self, row: int) -> None: ...
+
+    def gang_changed(self, gang: str) -> None: ...
 
     def anything_changed(self) -> None: ...

@@ -33,7 +33,9 @@ class Reloader:
     async def run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.now.wait(), _LOOK_EVERY_S)
+                # Before Python 3.12 wait_for loses a cancel that comes together with news, and this would never end.
+                async with asyncio.timeout(_LOOK_EVERY_S):
+                    await self.now.wait()
             self.now.clear()
             self.look()
 

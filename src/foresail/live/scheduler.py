@@ -12,6 +12,7 @@ from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.profile import Profile
 from foresail.core.queue import Backoff, Queue
 from foresail.core.scheduler import Scheduler
+from foresail.core.spec import Gang
 from foresail.core.table import NodeTable
 from foresail.live.cache import Cache
 from foresail.live.client import Client
@@ -47,6 +48,8 @@ class LiveScheduler:
         self.leads = False
         self.broke = ""
         """What the last turn broke on, if it was no policy's fault; empty once a turn went well."""
+        self._gangs: dict[str, Gang] = {}
+        """Those of which somebody has waited, as long as there is any member."""
         self._news = asyncio.Event()
         self._flush_s = _FLUSH_EVERY_S
         self._mend_s = _MEND_EVERY_S
@@ -58,6 +61,7 @@ class LiveScheduler:
             return
         self.metrics.incoming.labels("PodAdd").inc()
         if pod.gang is not None:
+            self._gangs[pod.gang.name] = pod.gang
             self.queue.members_placed(pod.gang, self.cache.placed_members(pod.gang.name))
         if cached.nominated_node and self.cluster.preemption.nominations.get(cached.uid) is None:
             # Others left, or are leaving, for it since before this process started.
@@ -90,6 +94,15 @@ class LiveScheduler:
         self.core.node_changed(row)
         self._changed()
 
+    def gang_changed(self, gang: str) -> None:
+        # A list may name those that wait before those that have their node.
+        waited = self._gangs.get(gang)
+        if waited is not None:
+            self.queue.members_placed(waited, self.cache.placed_members(gang))
+            self._changed()
+            if not self.cache.has_members(gang):
+                del self._gangs[gang]
+
     def anything_changed(self) -> None:
         self.cluster.nodes_changed()
         self.queue.wake_all()
@@ -108,7 +121,9 @@ class LiveScheduler:
                 continue
             self._news.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), self._idle_s())
+                # Before Python 3.12 wait_for loses a cancel that comes together with news, and this would never end.
+                async with asyncio.timeout(self._idle_s()):
+                    await self._news.wait()
             self._look_after()
 
     def _work(self) -> bool:

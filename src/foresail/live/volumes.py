@@ -72,7 +72,9 @@ class VolumeBinder:
                 why = f"{self._unbound(taken)} not bound within {self._timeout_s:g} s"
                 break
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(news.wait(), min(left_s, _LOOK_EVERY_S))
+                # Before Python 3.12 wait_for loses a cancel that comes together with news.
+                async with asyncio.timeout(min(left_s, _LOOK_EVERY_S)):
+                    await news.wait()
         if why:
             return f"binding volumes: {why}"
         self._books.finish(uid)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from tests.live.faults.world import NODES, PODS, RUN_LABEL, Object, Run, Truth
 
 from foresail.core.decide import decide
-from foresail.core.model import NoFit
+from foresail.core.gang import place_gang
+from foresail.core.model import NoFit, Pod
+from foresail.core.preemption import find_victims
+from foresail.core.profile import Profile
+from foresail.core.spec import Gang
 from foresail.live.cache import Cache
+from foresail.live.kinds import KINDS
 from foresail.live.run import Process, profile_for
+
+Check = Callable[[list[Object]], Awaitable[list[str]]]
+"""What else is not as promised, given all pods."""
 
 _POLL_S = 0.05
 
@@ -23,11 +31,14 @@ class Nobody:
         return lambda *_args: None
 
 
-async def problems(run: Run, processes: Iterable[Process], judged: Iterable[str]) -> list[str]:
+async def problems(
+    run: Run, truth: Truth, processes: Iterable[Process], judged: Iterable[str], check: Check | None
+) -> list[str]:
     """What is not yet as promised; empty when the run has come to its right end."""
     pods, _ = await run.api.list(PODS)
     nodes, _ = await run.api.list(NODES)
-    found = _lost(run, pods)
+    objects = {kind: (await run.api.list(KINDS[kind].path))[0] for kind in run.kinds}
+    found = _lost(run, truth, pods)
     for process in processes:
         live = process.live
         found += [f"the cache is not the truth: {line}" for line in live.cache.differences(nodes, pods)]
@@ -38,17 +49,18 @@ async def problems(run: Run, processes: Iterable[Process], judged: Iterable[str]
         )
         found += [f"a turn broke: {live.broke}"] * bool(live.broke)
     for name in judged:
-        found += _fits(name, run, nodes, pods)
-    return found
+        found += _fits(name, run, {"Node": nodes, "Pod": pods, **objects})
+    return found + (await check(pods) if check is not None else [])
 
 
-def _lost(run: Run, pods: list[Object]) -> list[str]:
+def _lost(run: Run, truth: Truth, pods: list[Object]) -> list[str]:
     there = {pod["metadata"]["name"]: pod for pod in pods}
+    evicted = truth.evicted_names
     found = []
     for name in run.made:
         pod = there.get(name)
         if pod is None:
-            found.append(f"{name} is gone, and nobody deleted it")
+            found += [f"{name} is gone, and nobody deleted it"] * (name not in evicted)
         elif not pod["spec"].get("nodeName") and name not in run.gated:
             told = [one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"]
             if not told or told[0]["status"] != "False":
@@ -56,30 +68,50 @@ def _lost(run: Run, pods: list[Object]) -> list[str]:
     return found
 
 
-def _fits(scheduler: str, run: Run, nodes: list[Object], pods: list[Object]) -> list[str]:
-    """Pods that wait although there is room, by a decision over a fresh table."""
+def _fits(scheduler: str, run: Run, objects: dict[str, list[Object]]) -> list[str]:
+    """Pods that wait although there is room, or would be if others went, by decisions over a fresh table."""
     profile = profile_for("kubernetes")
     cache = Cache(Nobody(), scheduler_name=scheduler, devices=profile.devices)
-    cache.handler("Node").replace(nodes)
-    cache.handler("Pod").replace(pods)
+    for kind, items in objects.items():
+        cache.handler(kind).replace(items)
     found = []
+    gangs: dict[Gang, list[Pod]] = {}
     for uid, cached in cache.pods.items():
         pod = cache.waiting(uid)
         if pod is None or cached.name not in run.made:
             continue
+        if pod.gang is not None:
+            gangs.setdefault(pod.gang, []).append(pod)
+            continue
         outcome = decide(pod, cache.table, profile)
         if not isinstance(outcome, NoFit):
             found.append(f"{cached.name} waits although {outcome.node} has room")
-    return found
+        elif plan := find_victims(pod, cache.table, profile):
+            found.append(f"{cached.name} waits although {[held.pod.name for held in plan.victims]} could go for it")
+    return found + [line for gang, members in gangs.items() for line in _gang_fits(gang, members, cache, profile)]
+
+
+def _gang_fits(gang: Gang, members: list[Pod], cache: Cache, profile: Profile) -> list[str]:
+    missing = max(1, gang.min_members - cache.placed_members(gang.name))
+    placed, _ = place_gang(members, cache.table, profile, missing=missing)
+    for pod, _ in placed:
+        cache.table.forget(pod.uid)
+    return [f"{len(members)} of {gang.name} wait although there is room for {len(placed)}"] * bool(placed)
 
 
 async def settle(
-    run: Run, truth: Truth, processes: list[Process], *, judged: Iterable[str], within_s: float = 40.0
+    run: Run,
+    truth: Truth,
+    processes: list[Process],
+    *,
+    judged: Iterable[str],
+    check: Check | None = None,
+    within_s: float = 40.0,
 ) -> None:
     """Wait for the right end, and judge the way to it. `judged`: names of the schedulers that must have done all."""
     until_s = time.monotonic() + within_s
     while True:
-        found = truth.broken or await problems(run, processes, judged)
+        found = truth.broken or await problems(run, truth, processes, judged, check)
         if not found:
             break
         if truth.broken or time.monotonic() > until_s:
@@ -91,4 +123,4 @@ async def settle(
     while not all(pod["metadata"]["uid"] in truth.node_of for pod in bound):
         assert time.monotonic() < until_s, "the truth's own watch does not catch up"
         await asyncio.sleep(_POLL_S)
-    assert truth.broken == []
+    assert truth.broken + truth.wrong_evictions() == []

@@ -23,10 +23,12 @@ class Ask(NamedTuple):
     """A request as the script sees it."""
 
     kind: str
-    """bind, look (one pod is read), list, watch, condition, lease, event or other."""
+    """bind, delete (a pod), volume (it or a claim is written), look (one pod is read), list, watch, condition, lease,
+    event or other.
+    """
     path: str
     uid: str = ""
-    """Of a bind: whose."""
+    """Of a bind and a delete: whose."""
     node: str = ""
     """Of a bind: whereto."""
 
@@ -102,7 +104,7 @@ class Storm:
             ]
         if kind == "list":
             return [*refusals, *lost, Fault(410)]
-        if kind == "bind":
+        if kind in {"bind", "delete", "volume"}:
             hung = Fault(answer_late_s=self.timeout_s + 0.2)
             return [*refusals, *lost, Fault(drop="after"), Fault(drop="while", wait_s=soon_s), Fault(409), hung]
         if kind in {"condition", "lease"}:
@@ -123,8 +125,12 @@ class Proxy:
         """Every bind that was asked for, in order."""
         self.bound: list[Bound] = []
         """Every bind that the API server has answered with 201, whether or not its caller got to know."""
+        self.evicted: list[str] = []
+        """Uids of the pods whose deletion the API server has agreed to, whether or not its caller got to know."""
         self.is_cut = False
         """Whether the network is down: every request is dropped and every watch broken."""
+        self.is_calm = False
+        """Whether the lines of watches that were slow come at once from now on."""
         self._upstream = upstream
         self._tls = tls
         self.errors: list[BaseException] = []
@@ -226,6 +232,8 @@ class Proxy:
             received = await answer.read()
             if ask.kind == "bind" and answer.status == 201:
                 self.bound.append(Bound(ask.uid, ask.node))
+            if ask.kind == "delete" and answer.status == 200:
+                self.evicted.append(ask.uid)
             headers = {name: answer.headers[name] for name in _PASSED_ON if name in answer.headers}
             return answer.status, headers, received
 
@@ -261,7 +269,7 @@ class Proxy:
     ) -> None:
         count = 0
         async for line in _lines_of(answer):
-            if fault.line_late_s:
+            if fault.line_late_s and not self.is_calm:
                 await asyncio.sleep(fault.line_late_s)
             if count == fault.cut_after_lines:
                 await response.write(line[: len(line) // 2])
@@ -289,10 +297,14 @@ def _ask(request: web.BaseRequest, body: bytes) -> Ask:
     if path.endswith("/binding"):
         said = json.loads(body)
         return Ask("bind", path, said["metadata"]["uid"], said["target"]["name"])
+    if request.method == "DELETE" and parts[-2:-1] == ["pods"]:
+        return Ask("delete", path, json.loads(body)["preconditions"]["uid"])
     if "watch" in request.query:
         kind = "watch"
     elif request.method == "PATCH" and path.endswith("/status"):
         kind = "condition"
+    elif request.method == "PATCH" and parts[-2] in {"persistentvolumes", "persistentvolumeclaims"}:
+        kind = "volume"
     elif "/leases" in path:
         kind = "lease"
     elif "/events" in path:

@@ -8,15 +8,18 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Self
 
 from tests.live.faults.proxy import NO_FAULT, Proxy, Script
+from tests.live.faults.world import Truth
 
 from foresail.core.queue import Backoff
-from foresail.live.client import Client
+from foresail.core.table import NodeTable
+from foresail.live.client import Body, Client, Object
 from foresail.live.connect import Connection
 from foresail.live.leader import LeaderSettings
 from foresail.live.run import Process, RunSettings
@@ -27,14 +30,39 @@ TIMEOUT_S = 1.0
 QUICK = Backoff(0.05, 0.4)
 """Rests as short as the runs are."""
 SHORT_LEASE = {"lease_s": 2, "renew_s": 1.3, "retry_s": 0.2}
+_DEAD_WITHIN_S = 5.0
 _MAIN = Path(__file__).with_name("replica_main.py")
+
+
+class TellingClient(Client):
+    """Tells pod and node of every bind in the instant in which it is asked for."""
+
+    on_bind: Callable[[str, str], None] = staticmethod(lambda _uid, _node: None)
+
+    async def post(self, path: str, body: Body, **query: object) -> Object:
+        if path.endswith("/binding") and not isinstance(body, bytes):
+            self.on_bind(body["metadata"]["uid"], body["target"]["name"])
+        return await super().post(path, body, **query)
+
+
+def held_by_others(table: NodeTable, node: str, uid: str) -> Counter[str]:
+    """What a table has booked on a node beside one pod: milli-CPU, Mi, pods, and milli of each GPU."""
+    held: Counter[str] = Counter()
+    for other, placed in table.placed.items():
+        if other != uid and table.names[placed.row] == node:
+            spec = placed.pod.spec
+            held.update(cpu=spec.cpu_milli, memory=spec.memory_bytes >> 20, pods=1)
+            held.update({f"gpu {device}": spec.gpu_milli for device in placed.devices})
+    return held
 
 
 class Replica:
     """`foresail run` in this event loop, behind a proxy of its own."""
 
-    def __init__(self, proxy: Proxy, scheduler: str, *, lease: str = "") -> None:
+    def __init__(self, proxy: Proxy, scheduler: str, truth: Truth, *, lease: str = "") -> None:
+        """`truth` gets to know what this one knew whenever it asks for a bind."""
         self.proxy = proxy
+        self._truth = truth
         self.said: list[str] = []
         self._settings = RunSettings(
             scheduler_name=scheduler,
@@ -44,14 +72,18 @@ class Replica:
             server=ServerSettings(port=0),
         )
         self.process: Process
-        self._api: Client
+        self._api: TellingClient
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> Self:
-        self._api = await Client(Connection(self.proxy.url), timeout_s=TIMEOUT_S).__aenter__()
+        self._api = await TellingClient(Connection(self.proxy.url), timeout_s=TIMEOUT_S).__aenter__()
+        self._api.on_bind = self._note
         self.process = Process(self._settings, self._api, announce=self.said.append)
         self._task = asyncio.create_task(self.process.run())
         return self
+
+    def _note(self, uid: str, node: str) -> None:
+        self._truth.others_known[uid] = held_by_others(self.process.live.cache.table, node, uid)
 
     @property
     def leads(self) -> bool:
@@ -76,34 +108,42 @@ class Replica:
         self.proxy.cut()
         task, self._task = self._task, None
         if task is not None:
-            binding = self.process.live.cluster.binding
-            while left := {one for one in (task, *binding.values()) if not one.done()}:
-                for one in left:
-                    one.cancel()
-                await asyncio.wait(left, timeout=1.0)
-            # No error of a process that was killed is of interest, but asyncio wants it to be looked at.
-            await asyncio.gather(task, return_exceptions=True)
-            for timer in self.process.live.cluster.paused.values():
+            cluster = self.process.live.cluster
+            await _end([task])
+            # Nobody decides any more, so these are all there will be.
+            await _end([*cluster.binding.values(), *cluster.clearing.values()])
+            for timer in cluster.paused.values():
                 timer.cancel()
             await self._api.close()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel tasks once, which must be enough."""
+    for task in tasks:
+        task.cancel()
+    ended = asyncio.gather(*tasks, return_exceptions=True)  # no error of a process that was killed is of interest
+    done, _ = await asyncio.wait([ended], timeout=_DEAD_WITHIN_S)
+    assert done, f"outlived its cancel: {[task for task in tasks if not task.done()]}"
 
 
 class Field:
     """Where replicas are started: every one behind a new proxy, all of them gone at the end."""
 
-    def __init__(self, upstream: str, tls: ssl.SSLContext, stack: AsyncExitStack) -> None:
+    def __init__(self, upstream: str, tls: ssl.SSLContext, truth: Truth, stack: AsyncExitStack) -> None:
         self.proxies: list[Proxy] = []
         self._upstream = upstream
         self._tls = tls
+        self._truth = truth
         self._stack = stack
 
     async def proxy(self, script: Script = lambda _: NO_FAULT) -> Proxy:
         proxy = await self._stack.enter_async_context(Proxy(self._upstream, self._tls, script).running())
         self.proxies.append(proxy)
+        self._truth.evictions.append(proxy.evicted)
         return proxy
 
     async def replica(self, scheduler: str, script: Script = lambda _: NO_FAULT, *, lease: str = "") -> Replica:
-        replica = await Replica(await self.proxy(script), scheduler, lease=lease).start()
+        replica = await Replica(await self.proxy(script), scheduler, self._truth, lease=lease).start()
         self._stack.push_async_callback(replica.kill)
         return replica
 
@@ -118,9 +158,9 @@ class Field:
 
 
 @asynccontextmanager
-async def field(upstream: str, tls: ssl.SSLContext) -> AsyncIterator[Field]:
+async def field(upstream: str, tls: ssl.SSLContext, truth: Truth) -> AsyncIterator[Field]:
     async with AsyncExitStack() as stack:
-        yield Field(upstream, tls, stack)
+        yield Field(upstream, tls, truth, stack)
 
 
 class RealProcess:

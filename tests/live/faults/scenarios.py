@@ -3,75 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import signal
-import ssl
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.live.faults.judge import settle
+from tests.live.faults.gangs import gangs, gangs_killed
+from tests.live.faults.preemption import preemption, preemption_killed
 from tests.live.faults.proxy import NO_FAULT, Ask, Fault, Script, Storm
-from tests.live.faults.replicas import TIMEOUT_S, Field, Replica, field
-from tests.live.faults.world import NODES, Run, Truth
+from tests.live.faults.replicas import TIMEOUT_S, Replica
+from tests.live.faults.stage import Stage, kill_at, stage, until
+from tests.live.faults.volumes import volumes, volumes_killed
+from tests.live.faults.world import NODES
 
 from foresail.lab import Lab
-from foresail.live.client import Client
-from foresail.live.connect import find_connection
 
 KUBE_SCHEDULER = "default-scheduler"
-_POLL_S = 0.02
-
-
-@dataclass
-class Stage:
-    """What a story has at hand."""
-
-    lab: Lab
-    run: Run
-    truth: Truth
-    field: Field
-    folder: Path
-
-    @property
-    def ours(self) -> str:
-        return self.run.name
-
-    async def end(self, *replicas: Replica, judged: Sequence[str] | None = None, within_s: float = 40.0) -> None:
-        """No more faults: within a while all must be as promised."""
-        for name in sorted(self.run.gated):
-            await self.run.open_gate(name)
-        assert all(replica.runs for replica in replicas)
-        processes = [replica.process for replica in replicas]
-        await settle(self.run, self.truth, processes, judged=judged or [self.ours], within_s=within_s)
-        assert [error for proxy in self.field.proxies for error in proxy.errors] == []
-        twice = Counter(bound.uid for proxy in self.field.proxies for bound in proxy.bound)
-        assert {uid: count for uid, count in twice.items() if count > 1} == {}
-
-
-@asynccontextmanager
-async def stage(lab: Lab, folder: Path, name: str, seed: int, *, plays_kubelet: bool = False) -> AsyncIterator[Stage]:
-    connection = find_connection(lab.kubeconfig)
-    tls = ssl.create_default_context(cafile=str(lab.ca))
-    tls.load_cert_chain(lab.client_certificate, lab.client_key)
-    async with Client(connection) as api:
-        run = Run(api, f"{name}-{seed}", random.Random(f"{name} {seed}"))  # noqa: S311 - no secret
-        truth = Truth(api, run.name, run.offers, plays_kubelet=plays_kubelet)
-        try:
-            async with truth.watching(), field(lab.url, tls) as where:
-                yield Stage(lab, run, truth, where, folder)
-        finally:
-            await run.remove()
-
-
-async def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
-    deadline_s = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "not within the time given"
-        await asyncio.sleep(_POLL_S)
 
 
 # --- one scheduler, a bad network ------------------------------------------------------------------------------------
@@ -212,31 +158,13 @@ async def kube(lab: Lab, folder: Path, seed: int) -> None:
 # --- schedulers that die ---------------------------------------------------------------------------------------------
 
 
-def _kill_at(number: int, *, has_effect: bool, reached: asyncio.Event) -> Script:
-    """The bind of this number is never answered, later ones do not arrive; `reached` tells that it was asked for."""
-    count = 0
-
-    def script(ask: Ask) -> Fault:
-        nonlocal count
-        if ask.kind != "bind":
-            return NO_FAULT
-        count += 1
-        if count < number:
-            return NO_FAULT
-        first = not reached.is_set()
-        reached.set()
-        return Fault(answer_late_s=3600.0) if first and has_effect else Fault(wait_s=3600.0, drop="before")
-
-    return script
-
-
 async def killed(lab: Lab, folder: Path, seed: int) -> None:
     """Dead between the decision and the bind, or between the bind and its answer; a new one takes over."""
     async with stage(lab, folder, "killed", seed) as on:
         await on.run.make_nodes(5)
         pods = on.run.plan_pods(30, [on.ours])
         reached = asyncio.Event()
-        script = _kill_at(on.run.rng.randint(1, 8), has_effect=on.run.rng.random() < 0.5, reached=reached)
+        script = kill_at(on.run.rng.randint(1, 8), has_effect=on.run.rng.random() < 0.5, reached=reached)
         first = await on.field.replica(on.ours, script)
         work = asyncio.create_task(on.run.churn(pods))
         await asyncio.wait_for(reached.wait(), 30)
@@ -253,7 +181,7 @@ async def process_killed(lab: Lab, folder: Path, seed: int) -> None:
         pods = on.run.plan_pods(30, [on.ours])
         reached = asyncio.Event()
         number, has_effect = on.run.rng.randint(1, 8), bool(seed % 2)
-        script = _kill_at(number, has_effect=has_effect, reached=reached)
+        script = kill_at(number, has_effect=has_effect, reached=reached)
         first = await on.field.process(folder, on.ours, script)
         work = asyncio.create_task(on.run.churn(pods))
         await asyncio.wait_for(reached.wait(), 60)
@@ -341,7 +269,7 @@ async def restart(lab: Lab, folder: Path, seed: int) -> None:
 Story = Callable[[Lab, Path, int], Awaitable[None]]
 
 STORIES: dict[str, tuple[Story, int]] = {
-    "storm": (storm, 80),
+    "storm": (storm, 40),
     "cuts": (cuts, 16),
     "partition": (partition, 12),
     "vanishing": (vanishing, 24),
@@ -352,5 +280,11 @@ STORIES: dict[str, tuple[Story, int]] = {
     "process_killed": (process_killed, 6),
     "process_replicas": (process_replicas, 4),
     "restart": (restart, 4),
+    "gangs": (gangs, 8),
+    "gangs_killed": (gangs_killed, 8),
+    "preemption": (preemption, 6),
+    "preemption_killed": (preemption_killed, 6),
+    "volumes": (volumes, 8),
+    "volumes_killed": (volumes_killed, 8),
 }
 """Name to the story and how many seeds it is told with."""

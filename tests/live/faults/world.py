@@ -20,7 +20,7 @@ Object = dict[str, Any]
 RUN_LABEL = "run"
 GATE = "tests.foresail.dev/later"
 _POLL_S = 0.05
-_RECENT_S = 5.0
+_LEAST_PRIORITY = -(2**31)
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 
 
@@ -99,7 +99,8 @@ class Truth:
 
     Nodes here have no kubelet. Two schedulers may choose the same room in the same instant, and only a kubelet keeps
     the second pod out. Where that can happen, `plays_kubelet` has this class play its rule: a pod that does not fit
-    when it is seen bound becomes Failed, OutOfcpu. It is excused only if another scheduler's pod came a moment before.
+    when it is seen bound becomes Failed, OutOfcpu. That is excused only if its scheduler could not know: by its own
+    table there was room for the pod when it last asked to bind it. Its own pods alone must never be too many.
     """
 
     def __init__(self, api: Client, run: str, offers: dict[str, Counter[str]], *, plays_kubelet: bool = False) -> None:
@@ -111,9 +112,19 @@ class Truth:
         self.refused: list[str] = []
         """Pods that the kubelet's rule kept out."""
         self.binds = 0
+        self.others_known: dict[str, Counter[str]] = {}
+        """Uid to what other pods held on its node, by the table of its scheduler, when it last asked for the bind."""
+        self.evictions: list[list[str]] = []
+        """Uids of the pods that each scheduler had deleted; who keeps the lists goes on writing to them."""
+        self.bound_at: dict[str, int] = {}
+        """Uid to the version at which the API server had bound the pod."""
+        self._gone: dict[str, tuple[Object, int]] = {}
+        """Pods that were deleted, with the highest priority of those that had been nominated for their node."""
+        self._nominated: dict[str, int] = {}
         self._offers = offers
         self._held: dict[str, Counter[str]] = {}
-        self._came: dict[str, dict[str, float]] = {}
+        self._own: dict[tuple[str, str], dict[str, Counter[str]]] = {}
+        """Node and scheduler to what each pod asks that it has bound there, also where the kubelet kept it out."""
         self._standing: dict[str, tuple[str, Counter[str]]] = {}
         self._plays_kubelet = plays_kubelet
         self._refusals: set[asyncio.Task[None]] = set()
@@ -142,18 +153,44 @@ class Truth:
         else:
             self._put(value)
 
+    @property
+    def evicted_names(self) -> set[str]:
+        """Pods that schedulers had deleted, and that are gone."""
+        return {self._gone[uid][0]["metadata"]["name"] for uid in self._evicted()}
+
+    def wrong_evictions(self) -> list[str]:
+        """Pods that had to go although nobody of more priority was to get their node."""
+        gone = [self._gone[uid] for uid in self._evicted()]
+        return [
+            f"{_name(pod)} of priority {_priority(pod)} had to go from {pod['spec'].get('nodeName')}, for {highest}"
+            for pod, highest in gone
+            if highest <= _priority(pod)
+        ]
+
+    def _evicted(self) -> list[str]:
+        return [uid for uids in self.evictions for uid in uids if uid in self._gone]
+
     def _drop(self, uid: str) -> None:
-        self.pods.pop(uid, None)
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            node = pod["spec"].get("nodeName")
+            # One that was still being bound may have to go as well; where to is not to be seen here.
+            nominated = [priority for where, priority in self._nominated.items() if node in {None, where}]
+            self._gone[uid] = (pod, max(nominated, default=_LEAST_PRIORITY))
         self._leave(uid)
 
     def _put(self, pod: Object) -> None:
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
         self.pods[uid] = pod
+        nominated = pod.get("status", {}).get("nominatedNodeName")
+        if nominated:
+            self._nominated[nominated] = max(self._nominated.get(nominated, _LEAST_PRIORITY), _priority(pod))
         before = self.node_of.get(uid, "")
         if before and node != before:
             self.broken.append(f"{_name(pod)} was on {before} and is now on {node or 'no node'}")
         if node and not before:
             self.node_of[uid] = node
+            self.bound_at[uid] = int(pod["metadata"]["resourceVersion"])
             self.binds += 1
             self._arrive(uid, node, pod)
         if ended(pod):
@@ -166,18 +203,13 @@ class Truth:
             return
         held = self._held.setdefault(node, Counter())
         asked = asks_of(pod)
-        over = [
-            f"{what}: {held[what] + asked[what]} of {offer[what]}"
-            for what in asked
-            if held[what] + asked[what] > offer[what]
-        ]
-        mine, now_s = pod["spec"]["schedulerName"], time.monotonic()
+        over = _too_much(asked, held, offer)
+        self._judge_own(uid, node, pod, asked)
         if over and self._plays_kubelet:
-            others = [came_s for who, came_s in self._came.get(node, {}).items() if who != mine]
-            if now_s - max(others, default=0.0) > _RECENT_S:
-                self.broken.append(
-                    f"{_name(pod)} overfills {node} ({', '.join(over)}), and no other scheduler came between"
-                )
+            # kube-scheduler's own way to fill nodes is not judged; nobody has noted what it knows.
+            known = _too_much(asked, self.others_known.get(uid, Counter()), offer)
+            if known:
+                self.broken.append(f"{_name(pod)} overfills {node} ({', '.join(over)}), as was known: {known}")
             self.refused.append(uid)
             task = asyncio.create_task(self._refuse(pod))
             self._refusals.add(task)
@@ -185,11 +217,19 @@ class Truth:
             return
         if over:
             self.broken.append(f"{node} was over capacity when {_name(pod)} came: {', '.join(over)}")
-        self._came.setdefault(node, {})[mine] = now_s
         held.update(asked)
         self._standing[uid] = (node, asked)
 
+    def _judge_own(self, uid: str, node: str, pod: Object, asked: Counter[str]) -> None:
+        own = self._own.setdefault((node, pod["spec"]["schedulerName"]), {})
+        over = _too_much(asked, sum(own.values(), Counter()), self._offers[node])
+        if over and uid in self.others_known:
+            self.broken.append(f"{node} is too full of its scheduler's own pods with {_name(pod)}: {', '.join(over)}")
+        own[uid] = asked
+
     def _leave(self, uid: str) -> None:
+        for own in self._own.values():
+            own.pop(uid, None)
         node, asked = self._standing.pop(uid, ("", Counter()))
         if node:
             self._held[node].subtract(asked)
@@ -202,6 +242,19 @@ class Truth:
         }
         with suppress(NotFound):  # deleted meanwhile
             await self.api.patch(f"{_path(pod)}/status", {"status": status})
+
+
+def _too_much(asked: Counter[str], held: Counter[str], offer: Counter[str]) -> list[str]:
+    """What a node has too little of for a pod beside what is held there."""
+    return [
+        f"{what}: {held[what] + asked[what]} of {offer[what]}"
+        for what in asked
+        if held[what] + asked[what] > offer[what]
+    ]
+
+
+def _priority(pod: Object) -> int:
+    return int(pod["spec"].get("priority", 0))
 
 
 def _name(pod: Object) -> str:
@@ -226,6 +279,10 @@ class Run:
     made: dict[str, Object] = field(default_factory=dict)
     """Every pod made and not deleted on purpose, by name."""
     gated: set[str] = field(default_factory=set)
+    lasting: set[str] = field(default_factory=set)
+    """Pods that nobody deletes on purpose."""
+    kinds: tuple[str, ...] = ()
+    """What decisions look at beside nodes and pods, by the names of `KINDS`."""
 
     @property
     def pods_path(self) -> str:
@@ -287,8 +344,9 @@ class Run:
         for pod in pods:
             await self.submit(pod, gated=self.rng.random() < 0.1)
             fate = self.rng.random()
-            if fate < 0.12 and self.made:
-                await self.delete(self.rng.choice(list(self.made)))
+            mortal = [name for name in self.made if name not in self.lasting]
+            if fate < 0.12 and mortal:
+                await self.delete(self.rng.choice(mortal))
             elif fate < 0.25 and self.gated:
                 await self.open_gate(self.rng.choice(sorted(self.gated)))
             if gap_s:
