@@ -162,6 +162,7 @@ def test_options_that_belong_to_the_shadow_are_not_ignored(full: Account, tmp_pa
     command = ["run", "--kubeconfig", full.kubeconfig]
     assert refused(*command, "--out", tmp_path / "choices.jsonl").startswith("--out needs --shadow")
     assert refused(*command, "--pods", "3").startswith("--pods needs --shadow")
+    assert refused(*command, "--shadow", "--lease-name", "x").startswith("--lease-name does not go with --shadow")
     (tmp_path / "file").write_text("")
     said = refused(*command, "--shadow", "--out", tmp_path / "file" / "choices.jsonl")
     assert "cannot be written" in said

@@ -90,7 +90,7 @@ def extender(
     nodes are instead, and kube-scheduler adds its own scores.
     """
     from foresail.live.extender_config import Wanted, check_file, configuration_text
-    from foresail.live.serving import ServerSettings, parse_address
+    from foresail.live.serving import ServerSettings, check_tls_files, parse_address
     from foresail.policies.profiles import load_profile
 
     host, port = parse_address(address)
@@ -107,6 +107,7 @@ def extender(
     if check_config is not None:
         typer.echo(f"{check_config}: goes with this extender")
         return
+    check_tls_files(server)
     _serve(profile, wanted, config, kubeconfig, context, expect, seed=seed, force=force, log_level=log_level)
 
 

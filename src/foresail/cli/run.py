@@ -94,11 +94,16 @@ def run(
     from foresail.logs import configure
 
     configure(log_level)
-    for option, value in (("--out", out), ("--pods", pods)):
-        if value is not None and not shadow:
-            raise OptionError(
-                f"{option} needs --shadow; without it pods are placed until you stop, and nothing is written"
-            )
+    _refuse(
+        not shadow,
+        {"--out": out, "--pods": pods},
+        "needs --shadow; without it pods are placed until you stop, and nothing is written",
+    )
+    _refuse(
+        shadow,
+        {"--tls-cert": tls_cert, "--tls-key": tls_key, "--token-file": token_file, "--lease-name": lease_name},
+        "does not go with --shadow, which serves nothing and takes no Lease",
+    )
     host, port = parse_address(address)
     name = scheduler_name or ("default-scheduler" if shadow else "foresail")
     settings = RunSettings(
@@ -117,6 +122,12 @@ def run(
         typer.echo(str(uvloop.run(run_shadow(settings, out=out, stop_after=pods, announce=_say))))
     else:
         uvloop.run(run_scheduler(settings, announce=_say))
+
+
+def _refuse(applies: bool, options: dict[str, object], why: str) -> None:
+    for option, value in options.items():
+        if applies and value is not None:
+            raise OptionError(f"{option} {why}")
 
 
 def _say(what: str) -> None:
