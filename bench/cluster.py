@@ -267,7 +267,6 @@ SCHEDULERS = {
     "extender": extender,
 }
 NAMES = {name: FORESAIL_NAME if name == "foresail" else KUBE_NAME for name in SCHEDULERS}
-MEASURED = {kind: tuple(SCHEDULERS) if kind == "plain" else ("kube-scheduler", "foresail") for kind in KINDS}
 
 
 def throughput(scratch: Path) -> Figures:
@@ -283,21 +282,23 @@ async def _throughput(lab: Lab, scratch: Path) -> Figures:
     async with Client(find_connection(lab.kubeconfig), timeout_s=300) as api:
         bench = Bench(lab, api, scratch)
         await bench.prepare()
-        for kind, schedulers in MEASURED.items():
-            rates: dict[str, list[float]] = {scheduler: [] for scheduler in schedulers}
+        for kind in KINDS:
+            rates: dict[str, list[float]] = {scheduler: [] for scheduler in SCHEDULERS}
+            p99s_ms = []
             for _ in range(ROUNDS):
                 for scheduler, measured in rates.items():
                     measured.append(await bench.rate(scheduler, kind))
                     print(f"  {kind} {scheduler}: {measured[-1]:.0f} pods/s", flush=True)
+                p99s_ms.append(p99_ms((scratch / "extender.metrics").read_text()))
             figures |= _ratios(kind, {scheduler: statistics.median(measured) for scheduler, measured in rates.items()})
-    figures["extender_p99_ms"] = p99_ms((scratch / "extender.metrics").read_text())
+            figures[f"extender_p99_{kind}_ms"] = statistics.median(p99s_ms)
     return figures
 
 
 def _ratios(kind: str, middle: dict[str, float]) -> Figures:
     figures: Figures = {f"{name.replace('-', '_')}_{kind}_pods_per_s": rate for name, rate in middle.items()}
     figures[f"run_over_kube_scheduler_{kind}"] = middle["foresail"] / middle["kube-scheduler"]
-    if "extender" in middle:
-        figures["extender_over_kube_scheduler"] = middle["extender"] / middle["kube-scheduler"]
-        figures["extender_over_kube_scheduler_all_nodes"] = middle["extender"] / middle["kube-scheduler-all-nodes"]
+    figures[f"extender_over_kube_scheduler_{kind}"] = middle["extender"] / middle["kube-scheduler"]
+    all_nodes = middle["extender"] / middle["kube-scheduler-all-nodes"]
+    figures[f"extender_over_kube_scheduler_all_nodes_{kind}"] = all_nodes
     return figures

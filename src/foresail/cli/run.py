@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -94,16 +95,12 @@ def run(
     from foresail.logs import configure
 
     configure(log_level)
-    _refuse(
-        not shadow,
-        {"--out": out, "--pods": pods},
-        "needs --shadow; without it pods are placed until you stop, and nothing is written",
-    )
-    _refuse(
-        shadow,
-        {"--tls-cert": tls_cert, "--tls-key": tls_key, "--token-file": token_file, "--lease-name": lease_name},
-        "does not go with --shadow, which serves nothing and takes no Lease",
-    )
+    if shadow:
+        served = {"--tls-cert": tls_cert, "--tls-key": tls_key, "--token-file": token_file, "--lease-name": lease_name}
+        _refuse(served, "does not go with --shadow, which serves nothing and takes no Lease")
+    else:
+        why = "needs --shadow; without it pods are placed until you stop, and nothing is written"
+        _refuse({"--out": out, "--pods": pods}, why)
     host, port = parse_address(address)
     name = scheduler_name or ("default-scheduler" if shadow else "foresail")
     settings = RunSettings(
@@ -124,9 +121,9 @@ def run(
         uvloop.run(run_scheduler(settings, announce=_say))
 
 
-def _refuse(applies: bool, options: dict[str, object], why: str) -> None:
+def _refuse(options: Mapping[str, object], why: str) -> None:
     for option, value in options.items():
-        if applies and value is not None:
+        if value is not None:
             raise OptionError(f"{option} {why}")
 
 
