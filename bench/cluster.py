@@ -32,6 +32,9 @@ NODES, PODS = 1000, 3000
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 ZONES = 10
 CREATORS = 32
+REST_MOST_S = 60
+REST_IDLE = 0.8
+"""Part of the CPU time that has nothing to do before a measurement begins."""
 Object = dict[str, Any]
 Figures = dict[str, float | str]
 
@@ -121,6 +124,7 @@ class Bench:
         try:
             await watch.ready()
             await self._create(scheduler, kind)
+            await _rest()
             with SCHEDULERS[scheduler](self._lab, self._scratch):
                 await self._until(
                     lambda: len(binds.at_s) >= PODS,
@@ -161,6 +165,25 @@ class Bench:
             if time.perf_counter() > until_s:
                 raise TimeoutError(f"after 300 s {state()}")
             await asyncio.sleep(0.05)
+
+
+async def _rest() -> None:
+    """Wait until the servers are done with what went before, so that every scheduler finds the same machine."""
+    quiet = 0
+    for _ in range(REST_MOST_S):
+        idle, all_ticks = _ticks()
+        await asyncio.sleep(1.0)
+        idle_now, all_now = _ticks()
+        quiet = quiet + 1 if idle_now - idle > REST_IDLE * (all_now - all_ticks) else 0
+        if quiet >= 2:
+            return
+    print(f"  not quiet after {REST_MOST_S} s; measured nevertheless", flush=True)
+
+
+def _ticks() -> tuple[int, int]:
+    """Of all CPUs since the start of the machine: ticks without work, and all ticks."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
 
 
 @contextmanager
@@ -209,17 +232,24 @@ def foresail_run(lab: Lab, scratch: Path) -> Iterator[None]:
 
 
 @contextmanager
-def extender(lab: Lab, scratch: Path) -> Iterator[None]:
+def extender(lab: Lab, scratch: Path, *more: str) -> Iterator[None]:
     """kube-scheduler that asks `foresail extender` about every pod; leaves the extender's figures in a file."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    words = [str(FORESAIL), "extender", "--policy", "best-fit", "--address", address]
+    words = [str(FORESAIL), "extender", "--policy", "best-fit", "--address", address, *more]
     stated = yaml.safe_load(subprocess.run([*words, "--print-config"], check=True, capture_output=True).stdout)
     with _process(scratch, "extender", *words, "--kubeconfig", str(lab.kubeconfig)):
         _wait_for(f"http://{address}/readyz")
         with kube_scheduler(lab, scratch, stated):
             yield
         (scratch / "extender.metrics").write_text(_get(f"http://{address}/metrics"))
+
+
+@contextmanager
+def extender_sample(lab: Lab, scratch: Path) -> Iterator[None]:
+    """The same with kube-scheduler looking at as many nodes as it does of itself."""
+    with extender(lab, scratch, "--sample"):
+        yield
 
 
 def _get(url: str) -> str:
@@ -265,6 +295,7 @@ SCHEDULERS = {
     "foresail": foresail_run,
     "kube-scheduler-all-nodes": kube_scheduler_all_nodes,
     "extender": extender,
+    "extender-sample": extender_sample,
 }
 NAMES = {name: FORESAIL_NAME if name == "foresail" else KUBE_NAME for name in SCHEDULERS}
 
@@ -284,21 +315,36 @@ async def _throughput(lab: Lab, scratch: Path) -> Figures:
         await bench.prepare()
         for kind in KINDS:
             rates: dict[str, list[float]] = {scheduler: [] for scheduler in SCHEDULERS}
-            p99s_ms = []
-            for _ in range(ROUNDS):
-                for scheduler, measured in rates.items():
-                    measured.append(await bench.rate(scheduler, kind))
-                    print(f"  {kind} {scheduler}: {measured[-1]:.0f} pods/s", flush=True)
-                p99s_ms.append(p99_ms((scratch / "extender.metrics").read_text()))
+            p99s_ms: dict[str, list[float]] = {"extender": [], "extender-sample": []}
+            for turn in range(ROUNDS):
+                for scheduler in _from(turn, list(SCHEDULERS)):
+                    rates[scheduler].append(await bench.rate(scheduler, kind))
+                    print(f"  {kind} {scheduler}: {rates[scheduler][-1]:.0f} pods/s", flush=True)
+                    if scheduler in p99s_ms:
+                        p99s_ms[scheduler].append(p99_ms((scratch / "extender.metrics").read_text()))
             figures |= _ratios(kind, {scheduler: statistics.median(measured) for scheduler, measured in rates.items()})
-            figures[f"extender_p99_{kind}_ms"] = statistics.median(p99s_ms)
+            for scheduler, taken_ms in p99s_ms.items():
+                figures[f"{_key(scheduler)}_p99_{kind}_ms"] = statistics.median(taken_ms)
     return figures
+
+
+def _from(turn: int, schedulers: list[str]) -> list[str]:
+    """In the order of this turn: each begins with another, as whoever comes first finds younger servers."""
+    at = turn % len(schedulers)
+    return schedulers[at:] + schedulers[:at]
 
 
 def _ratios(kind: str, middle: dict[str, float]) -> Figures:
-    figures: Figures = {f"{name.replace('-', '_')}_{kind}_pods_per_s": rate for name, rate in middle.items()}
+    figures: Figures = {f"{_key(name)}_{kind}_pods_per_s": rate for name, rate in middle.items()}
     figures[f"run_over_kube_scheduler_{kind}"] = middle["foresail"] / middle["kube-scheduler"]
-    figures[f"extender_over_kube_scheduler_{kind}"] = middle["extender"] / middle["kube-scheduler"]
-    all_nodes = middle["extender"] / middle["kube-scheduler-all-nodes"]
-    figures[f"extender_over_kube_scheduler_all_nodes_{kind}"] = all_nodes
+    for name, rival in (
+        ("extender-sample", "kube-scheduler"),
+        ("extender", "kube-scheduler-all-nodes"),
+        ("extender", "kube-scheduler"),
+    ):
+        figures[f"{_key(name)}_over_{_key(rival)}_{kind}"] = middle[name] / middle[rival]
     return figures
+
+
+def _key(scheduler: str) -> str:
+    return scheduler.replace("-", "_")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from foresail.core.decide import decide
 from foresail.core.model import NoFit, Pod
@@ -455,6 +456,23 @@ def test_a_sample_of_the_nodes_is_told_once(asked, passing, count, warned):
     assert watch.warned is warned
 
 
+@pytest.mark.parametrize("sampled", [False, True])
+def test_an_extender_that_is_set_up_for_samples_does_not_warn_of_them(sampled):
+    bench = Bench("best-fit", nodes=150, sampled=sampled)
+    with capture_logs() as told:
+        for at in range(5):
+            names = [f"n{(40 * at + step) % 150}" for step in range(100)]
+            (chosen,) = bench.verb("choose", make_pod(f"p{at}"), names)["NodeNames"]
+            assert chosen in names
+    assert [one["event"] for one in told] == ([] if sampled else ["kube_scheduler_sends_a_sample"])
+
+
+def test_a_node_far_down_the_order_is_found_too():
+    bench = Bench("best-fit", nodes=40)
+    bench.put(*(make_pod(f"old-{at}", cpu="2", node=f"n{at}") for at in range(39)))
+    assert bench.verb("choose", make_pod("a"), ["n39"]) == passed(["n39"])
+
+
 def test_the_pods_of_a_cluster_are_a_workload_to_learn_from():
     bench = Bench()
     bench.put(make_pod("a"), make_pod("b"), make_pod("c", cpu="2"))
@@ -535,6 +553,16 @@ def test_samples_and_ignorable_neighbours_are_told_too():
         ("extenders[1].ignorable", True),
     ]
     assert other_scores_most(stated, SCORING) == 1500 + 300
+
+
+def test_an_extender_that_is_set_up_for_samples_leaves_their_size_to_the_configuration():
+    wanted = Wanted(ServerSettings(), sampled=True)
+    stated = configuration(wanted)
+    assert "percentageOfNodesToScore" not in stated
+    assert check(stated, wanted) == check(stated | {"percentageOfNodesToScore": 30}, wanted) == []
+    (finding,) = check(stated, CHOOSING)
+    assert finding.field == "percentageOfNodesToScore"
+    assert "--sample" in finding.remedy
 
 
 # --- where it listens ------------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def scheduling(lab: Lab, folder: Path, policy: str, *options: str) -> Iterator[A
         f"--cert-dir={folder / 'scheduler'}",
         *(["--feature-gates=OpportunisticBatching=false"] if "--weight" in options else []),
     ]
-    with process([*arguments, "--kubeconfig", lab.kubeconfig, "--config", path, "--log-level", "debug"], asked.log):
+    with process([*arguments, "--kubeconfig", lab.kubeconfig, "--config", path], asked.log):
         until(asked.is_ready)
         with process(scheduler, folder / f"{secure}.log"):
             yield asked
@@ -163,6 +163,21 @@ def test_pods_that_come_at_once_go_where_the_policy_puts_them_one_by_one(lab, fo
         assert asked.events("assumed_pod_not_bound") == []
 
 
+def test_of_a_sample_the_best_node_is_taken(folder):
+    with (
+        Lab("sampled", fake_nodes=150, fake_cpu="16", fake_memory="64Gi", scheduler=False, base=folder) as lab,
+        scheduling(lab, folder, "best-fit", "--sample") as asked,
+        lab.api() as api,
+    ):
+        for at in range(30):
+            api.create(PODS, make_pod(f"pod-{at:02}"))
+        until(lambda: all(placed(api).values()))
+        # A pod sees 100 of the 150 nodes: too many to miss all used ones often, too few to fill one after another.
+        assert 2 <= len(set(placed(api).values())) < 15
+        assert asked.count("choose") == 30
+        assert asked.events("kube_scheduler_sends_a_sample") == []
+
+
 def test_kube_scheduler_and_the_profile_kubernetes_agree_on_every_node(lab, folder, api):
     for at in range(6):
         labels = {ZONE: f"zone-{at % 3}", "disk": "ssd" if at < 4 else "hdd"}
@@ -176,7 +191,7 @@ def test_kube_scheduler_and_the_profile_kubernetes_agree_on_every_node(lab, fold
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
     lonely, web = ({"metadata": {"labels": {"app": app}}} for app in ("lonely", "web"))
-    with scheduling(lab, folder, "kubernetes") as asked:
+    with scheduling(lab, folder, "kubernetes", "--log-level", "debug") as asked:
         for at in range(4):
             api.create(PODS, make_pod(f"apart-{at}", affinity=apart, **lonely))
             until(lambda: all(placed(api).values()))

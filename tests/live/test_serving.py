@@ -8,6 +8,7 @@ import pytest
 
 from foresail.errors import OptionError, PolicyError
 from foresail.lab.certificates import ADMIN, Certificates
+from foresail.live.gathering import Gathered
 from foresail.live.serving import ServerSettings, check_tls_files, first_of, until_stopped
 
 
@@ -98,3 +99,33 @@ def test_waiting_for_the_first_lets_the_others_go_on():
         assert (story.log, [task.done() for task in story.tasks]) == ([], [False, False, True])
 
     asyncio.run(live())
+
+
+class Wire:
+    """A transport that keeps what it is given."""
+
+    def __init__(self):
+        self.sent = []
+
+    def write(self, data):
+        self.sent.append(data)
+
+    def close(self):
+        self.sent.append("closed")
+
+
+def test_what_is_written_in_one_go_is_sent_at_once():
+    async def talk():
+        wire = Wire()
+        gathered = Gathered(wire)
+        gathered.write(b"head ")
+        gathered.write(b"body")
+        await asyncio.sleep(0)
+        gathered.write(b"next")
+        await asyncio.sleep(0)
+        gathered.write(b"last")
+        gathered.close()
+        await asyncio.sleep(0)
+        assert wire.sent == [b"head body", b"next", b"last", "closed"]
+
+    asyncio.run(talk())

@@ -24,6 +24,8 @@ Examples:
 
   foresail extender --policy fgd --weight 5 --print-config
 
+  foresail extender --policy fgd --sample --print-config
+
   foresail extender --policy kube.yaml --address 10.0.0.5:8888 --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt
 """
 
@@ -60,6 +62,14 @@ def extender(
             help="Score nodes with this weight beside kube-scheduler's own scores, instead of choosing the node.",
         ),
     ] = None,
+    sample: Annotated[
+        bool,
+        typer.Option(
+            "--sample",
+            help="Let kube-scheduler look at a sample of the nodes, as it does of itself from 100 nodes on: quicker; "
+            "the node that is taken is the best of that sample.",
+        ),
+    ] = False,
     bind: Annotated[
         bool, typer.Option("--bind", help="Bind pods too; GPU devices are then written on the pod.")
     ] = False,
@@ -96,7 +106,7 @@ def extender(
     host, port = parse_address(address)
     server = ServerSettings(host, port, tls_cert, tls_key, client_ca)
     server.check()
-    wanted = Wanted(server, bind, f"/{prefix.strip('/')}" if prefix.strip("/") else "", weight)
+    wanted = Wanted(server, bind, f"/{prefix.strip('/')}" if prefix.strip("/") else "", weight, sample)
     profile = load_profile(policy)
     if print_config:
         typer.echo(configuration_text(wanted), nl=False)
@@ -158,6 +168,7 @@ def _serve(
             other_scores_most=most,
             binds=wanted.binds,
             force=force,
+            sampled=wanted.sampled,
             tells=log_level == "debug",
         ),
         prefix=wanted.prefix,

@@ -45,7 +45,7 @@ def decide(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
             return NoFit(pod.name, table.count, count_reasons(pod, profile, verdict))
         row, best = _choose(pod, table, profile, answers, rows)
     if best != best:  # noqa: PLR0124 - only NaN differs from itself, and argmax finds it first
-        raise PolicyError(f"{_names(profile)} scored node {table.names[row]} NaN for {pod.name}")
+        raise nan_error(pod, table, profile, row)
     return Placement(row, table.names[row], profile.devices_on(row, pod, table.all), best)
 
 
@@ -119,5 +119,7 @@ def count_reasons(pod: Pod, profile: Profile, verdict: Verdicts) -> dict[str, in
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def _names(profile: Profile) -> str:
-    return " + ".join(f'"{used.name}"' for used in profile.scores)
+def nan_error(pod: Pod, table: NodeTable, profile: Profile, row: int) -> PolicyError:
+    """What is told of scores that have no order."""
+    names = " + ".join(f'"{used.name}"' for used in profile.scores)
+    return PolicyError(f"{names} scored node {table.names[row]} NaN for {pod.name}")

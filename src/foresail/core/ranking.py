@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from foresail.core.decide import Verdicts, break_tie, full_verdict, memory_of, sum_over
+from foresail.core.decide import Verdicts, break_tie, full_verdict, memory_of, nan_error, sum_over
 from foresail.core.memory import CODES_PER_FILTER
 from foresail.core.model import Nodes, Pod, Rows
 from foresail.core.profile import Profile
 from foresail.core.table import NodeTable
-from foresail.errors import PolicyError
 
 
 class Ranking(NamedTuple):
@@ -45,9 +45,24 @@ def rank(pod: Pod, table: NodeTable, profile: Profile, rows: Rows) -> Ranking:
     else:
         totals = sum_over(pod, table, profile, memory.answers(pod, column), rows)
     if np.isnan(totals).any():
-        names = " + ".join(f'"{used.name}"' for used in profile.scores)
-        raise PolicyError(f"{names} scored node {table.names[rows[np.isnan(totals)][0]]} NaN for {pod.name}")
+        raise nan_error(pod, table, profile, int(rows[np.isnan(totals)][0]))
     return Ranking(totals, break_tie(pod, table, profile, rows[totals == totals.max()]))
+
+
+def best_first(pod: Pod, table: NodeTable, profile: Profile) -> Iterator[int]:
+    """Feasible rows from the best to the worst: what `decide` would choose, and what it would if those were not there.
+
+    Only for profiles that remember totals and have no tie rule; the table must not change on the way.
+    """
+    if not table.count:
+        return
+    totals = memory_of(table, profile).column(pod).total.copy()
+    while (best := float(totals[place := int(totals.argmax())])) != -np.inf:
+        row = int(table.by_rank[place])
+        if best != best:  # noqa: PLR0124 - only NaN differs from itself, and argmax finds it first
+            raise nan_error(pod, table, profile, row)
+        yield row
+        totals[place] = -np.inf
 
 
 def refusal(pod: Pod, table: NodeTable, profile: Profile, row: int) -> tuple[str, ...]:

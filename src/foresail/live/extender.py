@@ -6,15 +6,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, Protocol
 
 import numpy as np
 
-from foresail.core.decide import Verdicts, decide
-from foresail.core.model import NoFit, Placement, Pod, Rows
+from foresail.core.decide import Verdicts
+from foresail.core.model import Placement, Pod, Rows
 from foresail.core.profile import Profile
-from foresail.core.ranking import rank, reasons_of, refusal, verdicts
+from foresail.core.ranking import best_first, rank, reasons_of, refusal, verdicts
 from foresail.core.spec import PodSpec
 from foresail.core.table import NodeTable, Placed
 from foresail.errors import InputError
@@ -35,6 +35,7 @@ SCORE_STEP = 10
 
 _MOST_RECENT = 10_000
 _MOST_LISTS = 16
+_MOST_TRIES = 16
 _NO_ROWS: Rows = np.empty(0, dtype=np.int64)
 
 
@@ -76,6 +77,8 @@ class ExtenderSettings:
     """Whether kube-scheduler leaves binding to the extender."""
     force: bool = False
     """Answer requests that carry whole nodes, although kube-scheduler then scores nodes as if they were empty."""
+    sampled: bool = False
+    """Whether kube-scheduler is expected to send a sample of its feasible nodes, not all of them."""
     tells: bool = False
     """Log every filter request with the nodes on which kube-scheduler and the profile disagree."""
     assume_s: float = 60.0
@@ -140,7 +143,8 @@ class Extender:
     def choose_at_once(self, asked: Asked) -> bytes | None:
         """The same without a look at every name; None if that will not do.
 
-        Where a node's total depends on that node alone, the best of all nodes is the best of any it is among.
+        Where a node's total depends on that node alone, the first of all nodes in the order of their totals that is
+        asked about is the best of those that are.
         """
         if (
             self.settings.tells
@@ -149,14 +153,12 @@ class Extender:
             or self._profile.tie is not None
         ):
             return None
-        pod = self._asked_again(asked)
-        outcome = decide(pod, self._cluster.table, self._profile)
-        if isinstance(outcome, NoFit) or not asked.has_name(outcome.node):
-            return None
-        count = self._cluster.table.count
-        if (sent := asked.count_names()) < count:
-            self._samples.look(sent, count - int(np.count_nonzero(self._verdicts(pod))), count)
-        return self._chosen(pod, asked, outcome.row)
+        pod, table = self._asked_again(asked), self._cluster.table
+        for row in islice(best_first(pod, table, self._profile), _MOST_TRIES):
+            if asked.has_name(table.names[row]):
+                self._look_for_samples(pod, asked.count_names())
+                return self._chosen(pod, asked, row)
+        return None
 
     def prioritize(self, asked: Asked) -> bytes:
         """Scores from 0 to 10; nodes that do not pass the filters any more get 0. Those with 0 are left out."""
@@ -241,12 +243,16 @@ class Extender:
         """The pod of a filter request, and of the nodes that are asked about the rows and the verdicts."""
         rows = self._rows(asked)
         pod = self._asked_again(asked)
-        table = self._cluster.table
         verdict = self._verdicts(pod)
-        self._samples.look(len(rows), table.count - int(np.count_nonzero(verdict)), table.count)
+        self._look_for_samples(pod, len(rows))
         if self.settings.tells:
             self._tell(pod, asked.names, verdict)
         return pod, rows, np.append(verdict, np.uint16(1))[rows]  # the last place is for unknown nodes
+
+    def _look_for_samples(self, pod: Pod, sent: int) -> None:
+        count = self._cluster.table.count
+        if sent < count and not self.settings.sampled:
+            self._samples.look(sent, count - int(np.count_nonzero(self._verdicts(pod))), count)
 
     def _refusals(self, pod: Pod, asked: Asked, rows: Rows, verdict: Verdicts) -> dict[str, str]:
         """Why each node does not pass that does not."""

@@ -33,6 +33,8 @@ class Wanted:
     prefix: str = ""
     weight: int | None = None
     """Weight of the scores beside kube-scheduler's own; None if the extender chooses the node and nobody scores."""
+    sampled: bool = False
+    """Whether kube-scheduler may look at a part of the nodes only, as it does of itself from 100 nodes on."""
 
     @property
     def verbs(self) -> dict[str, str]:
@@ -84,7 +86,8 @@ def configuration(wanted: Wanted) -> dict[str, Any]:
             "certFile": "/etc/kubernetes/foresail/client.crt",
             "keyFile": "/etc/kubernetes/foresail/client.key",
         }
-    return {"apiVersion": API_VERSION, "kind": KIND, "percentageOfNodesToScore": 100, "extenders": [extender]}
+    all_nodes = {} if wanted.sampled else {"percentageOfNodesToScore": 100}
+    return {"apiVersion": API_VERSION, "kind": KIND, **all_nodes, "extenders": [extender]}
 
 
 def configuration_text(wanted: Wanted) -> str:
@@ -102,7 +105,7 @@ def check(stated: Mapping[str, Any], wanted: Wanted, path: Path | None = None) -
     extenders = stated.get("extenders") or []
     if not isinstance(extenders, list) or not all(isinstance(one, Mapping) for one in extenders):
         raise InputError("extenders is no list of mappings; foresail extender --print-config shows one", path=path)
-    found = _percentages(stated)
+    found = [] if wanted.sampled else _percentages(stated)
     ours = [at for at, one in enumerate(extenders) if str(one.get("urlPrefix", "")).rstrip("/") == wanted.url_prefix]
     if len(ours) != 1:
         there = [one.get("urlPrefix") for one in extenders] or None
@@ -159,7 +162,12 @@ def _percentages(stated: Mapping[str, Any]) -> list[Finding]:
         if isinstance(profile, Mapping) and "percentageOfNodesToScore" in profile:
             places.append((f"profiles[{at}].percentageOfNodesToScore", profile["percentageOfNodesToScore"]))
     return [
-        Finding(place, value, "from 100 nodes on only a sample of them is looked at and sent", "set it to 100")
+        Finding(
+            place,
+            value,
+            "from 100 nodes on only a sample of them is looked at and sent",
+            "set it to 100, or start the extender with --sample if the best of a sample will do",
+        )
         for place, value in places
         if value != 100
     ]

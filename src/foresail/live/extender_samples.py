@@ -33,7 +33,7 @@ class SampleWatch:
                 "kube_scheduler_sends_a_sample",
                 nodes_sent=asked,
                 nodes=count,
-                remedy="set percentageOfNodesToScore: 100, or the best node may never be asked about",
+                remedy="set percentageOfNodesToScore: 100, or the best node may never be asked about; or give --sample",
             )
 
 

@@ -129,9 +129,11 @@ async def serve(app: Any, at: socket.socket, settings: ServerSettings) -> None:
     """Serve until cancelled; requests under way are answered."""
     import uvicorn  # noqa: PLC0415 - only servers need it
 
+    from foresail.live.gathering import WholeAnswers  # noqa: PLC0415 - so does this
+
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=WholeAnswers,
         lifespan="off",
         log_config=None,
         access_log=False,
