@@ -13,10 +13,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.live.console import ANY_PORT, serving, until
 
 from foresail.errors import OptionError
 from foresail.lab import Lab, cgroups, components
@@ -27,7 +27,7 @@ from foresail.lab.images import BASE_IMAGE
 from foresail.lab.processes import kill, marked
 from foresail.lab.state import load
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.alone]
 
 COMMAND = [sys.executable, "-c", "from foresail.cli.main import main; main()", "lab"]
 PODS = "/api/v1/namespaces/default/pods"
@@ -36,14 +36,6 @@ GO_CACHE = os.environ.get("GOCACHE") or str(
     Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "go-build"
 )
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="real kubelets need root")
-
-
-def until(condition: Callable[[], object], *, within_s: float = 60.0) -> None:
-    """Ask real servers again and again."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "not within the time given"
-        time.sleep(0.02)
 
 
 def make_pod(name: str, script: str = "sleep 3600", *, cpu: str = "100m", **more: object) -> dict[str, object]:
@@ -140,11 +132,15 @@ def test_the_api_server_knows_its_own_and_nobody_else(labs, nothing_left):
 
 
 @needs_root
-def test_a_pod_on_a_kubelet_gets_its_cpu_and_not_more_and_is_resized_in_place(labs, nothing_left):
-    with Lab("real", kubelets=1, node_cpu="1", base=labs) as lab, lab.api() as api:
+def test_a_pod_that_foresail_binds_gets_its_cpu_and_not_more_and_is_resized_in_place(labs, nothing_left, tmp_path):
+    with (
+        Lab("real", kubelets=1, node_cpu="1", scheduler=False, base=labs) as lab,
+        lab.api() as api,
+        serving(tmp_path, "run", "--kubeconfig", lab.kubeconfig, *ANY_PORT),
+    ):
         node = lab.kubelet_nodes[0]
         assert api.get(f"/api/v1/nodes/{node.name}")["status"]["allocatable"]["cpu"] == "1"
-        api.create(PODS, make_pod("busy", "while :; do :; done", cpu="200m"))
+        api.create(PODS, make_pod("busy", "while :; do :; done", cpu="200m", schedulerName="foresail"))
         pod = api.wait(f"{PODS}/busy", phase_is("Running"))
         path = cgroups.pod_path(node.cgroup, pod)
         assert cpu_milli(path) == pytest.approx(200, rel=0.15)
@@ -159,6 +155,13 @@ def test_a_pod_on_a_kubelet_gets_its_cpu_and_not_more_and_is_resized_in_place(la
         pod = api.wait(f"{PODS}/busy", has_500m)
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
         assert cpu_milli(path) == pytest.approx(500, rel=0.15)
+
+        # What the pod has now is what counts: of the node's 1000m there are 500m left.
+        api.create(PODS, make_pod("large", cpu="600m", schedulerName="foresail"))
+        api.create(PODS, make_pod("small", cpu="400m", schedulerName="foresail"))
+        api.wait(f"{PODS}/small", phase_is("Running"))
+        told = api.wait(f"{PODS}/large", lambda pod: pod["status"].get("conditions"))["status"]["conditions"]
+        assert [one["message"] for one in told] == ["0/1 nodes are available: 1 Insufficient cpu."]
 
 
 @needs_root

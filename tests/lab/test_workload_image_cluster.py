@@ -11,6 +11,7 @@ from foresail.lab.workload_image import WORKLOAD_IMAGE
 
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.alone,
     pytest.mark.skipif(os.geteuid() != 0, reason="real kubelets need root"),
 ]
 PODS = "/api/v1/namespaces/default/pods"
