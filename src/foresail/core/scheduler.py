@@ -7,10 +7,11 @@ from typing import Protocol
 
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, place_gang
+from foresail.core.lane import Lane
 from foresail.core.model import Nodes, NoFit, Placement, Pod, Shape
 from foresail.core.preemption import Preempting, Preemption
 from foresail.core.profile import Profile, UsedFilter
-from foresail.core.queue import Lane, Queue
+from foresail.core.queue import Queue
 from foresail.core.spec import Gang
 from foresail.core.table import NodeTable, Placed
 from foresail.errors import PolicyError
