@@ -85,13 +85,8 @@ class Running:
 
     async def until_told(self, *names: str, reason: str = "Unschedulable") -> dict[str, str]:
         """Pod to the message of its PodScheduled condition, once all of these have one."""
-
-        def message(one: Object) -> str:
-            conditions = one.get("status", {}).get("conditions", [])
-            return next((c.get("message", "") for c in conditions if c.get("reason") == reason), "")
-
-        found = await self.until(lambda pods: all(message(pods[name]) for name in names))
-        return {name: message(found[name]) for name in names}
+        found = await self.until(lambda pods: all(messages(pods, *names, reason=reason)))
+        return dict(zip(names, messages(found, *names, reason=reason), strict=True))
 
     async def events(self, reason: str) -> list[tuple[str, str]]:
         """Pod and note of the events with a reason."""
@@ -103,6 +98,12 @@ def clear(api: Api) -> None:
     """Delete all pods of the namespace and wait until they are gone."""
     api.delete(f"{PODS}?gracePeriodSeconds=0")
     api.wait(PODS, lambda found: not found["items"])
+
+
+def messages(found: dict[str, Object], *names: str, reason: str = "Unschedulable") -> list[str]:
+    """What the conditions of these pods say for this reason, empty for none."""
+    conditions = [found[name].get("status", {}).get("conditions", []) for name in names]
+    return [next((c.get("message", "") for c in one if c.get("reason") == reason), "") for one in conditions]
 
 
 def bound(found: dict[str, Object], *names: str) -> bool:

@@ -1,4 +1,4 @@
-"""Gangs whose PodGroup is an object of the API server, in both forms: bound together, once enough exist."""
+"""Gangs on an API server, as PodGroup objects of both forms and as plain labels: bound together, once enough exist."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from tests.live.record import GANGS_ON
-from tests.live.running import Running, bound, cluster_of, node, pod, scheduling
+from tests.live.running import Running, bound, cluster_of, messages, node, pod, scheduling
 
 from foresail.lab import Lab
 from foresail.live.client import Client, Object
 from foresail.live.connect import find_connection
 from foresail.live.errors import NotFound
-from foresail.traces.kubernetes_values import POD_GROUP
+from foresail.traces.kubernetes_gangs import PLAIN
+from foresail.traces.kubernetes_values import GANG, GANG_MIN, POD_GROUP
 
 pytestmark = pytest.mark.cluster
 
@@ -69,10 +70,13 @@ def group(form: str, name: str, least: int) -> Object:
     return {"apiVersion": f"{form}/{version}", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
 
 
-def member(form: str, gang: str, number: int, cpu: str = "1") -> Object:
-    said: dict[str, Any] = (
-        {"schedulingGroup": {"podGroupName": gang}} if form == KUBERNETES else {"labels": {POD_GROUP: gang}}
-    )
+def member(form: str, gang: str, number: int, cpu: str = "1", least: int = 1) -> Object:
+    """`least` is said by the pod itself where there is no PodGroup."""
+    said: dict[str, Any] = {
+        KUBERNETES: {"schedulingGroup": {"podGroupName": gang}},
+        SIGS: {"labels": {POD_GROUP: gang}},
+        PLAIN: {"labels": {GANG: gang}, "annotations": {GANG_MIN: str(least)}},
+    }[form]
     return pod(f"{gang}-{number}", requests={"cpu": cpu}, **said)
 
 
@@ -82,7 +86,7 @@ async def at_work(lab: Lab, form: str) -> AsyncIterator[Running]:
         try:
             yield running
         finally:
-            for one in (await api.list(GROUPS[form]))[0]:
+            for one in (await api.list(GROUPS[form]))[0] if form else ():
                 await api.delete(f"{GROUPS[form]}/{one['metadata']['name']}")
 
 
@@ -113,6 +117,32 @@ def test_a_member_whose_group_does_not_exist_says_so_until_it_does(lab: Lab, for
             assert ("early-0", why) in await running.events("FailedScheduling")
             await running.api.post(GROUPS[form], group(form, "early", 2))
             await running.until(lambda found: bound(found, "early-0", "early-1"))
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("form", [*FORMS, PLAIN])
+def test_members_are_told_for_how_many_more_they_wait(lab: Lab, form: str):
+    gang = f"few-{FORMS.index(form) if form else 'plain'}"
+    names = [f"{gang}-{number}" for number in range(4)]
+    two, one = (f"waiting for {more} more of the 4 pods of gang default/{gang}" for more in (2, 1))
+
+    async def live() -> None:
+        async with at_work(lab, form) as running:
+            if form:
+                await running.api.post(GROUPS[form], group(form, gang, 4))
+            await running.create(*(member(form, gang, number, least=4) for number in range(2)))
+            await running.until(lambda found: messages(found, *names[:2]) == [two] * 2)
+            await running.create(member(form, gang, 2, least=4))
+            await running.until(lambda found: messages(found, *names[:3]) == [one] * 3)
+            await running.create(member(form, gang, 3, least=4))
+            await running.until(lambda found: bound(found, *names))
+            # Events are written in the background, in order.
+            async with asyncio.timeout(30):
+                while names[3] not in dict(await running.events("Scheduled")):
+                    await asyncio.sleep(0.1)
+            said = [event for event in await running.events("FailedScheduling") if event[0] in names]
+            assert sorted(said) == sorted([(name, two) for name in names[:2]] + [(name, one) for name in names[:3]])
 
     asyncio.run(live())
 

@@ -43,10 +43,17 @@ class Server:
         return web.json_response({"kind": "Status", "message": "as the script says"}, status=status)
 
 
+class LoopClock:
+    """The event loop's time, which a test lets pass as it likes."""
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
 @asynccontextmanager
 async def deciding(server: Any, told: Server, *nodes: Object) -> AsyncIterator[LiveScheduler]:
     async with server(told) as api:
-        live = told.live = LiveScheduler(api, profile_for("kubernetes"), backoff=Backoff(1.0, 1.0))
+        live = told.live = LiveScheduler(api, profile_for("kubernetes"), backoff=Backoff(1.0, 1.0), clock=LoopClock())
         live.leads = True
         live.cache.handler("Node").replace(list(nodes))
         task = asyncio.create_task(live.run())
@@ -268,6 +275,63 @@ def test_a_gang_whose_members_are_gone_must_find_room_together_again(server, vir
 
     assert virtual(story()) == 1
     assert len(told.binds) == 3
+
+
+async def told_after(live: LiveScheduler, pause_s: float, *names: str) -> list[str]:
+    await asyncio.sleep(pause_s)
+    said = [live.cluster.conditions.told(f"uid-{name}") for name in names]
+    return ["" if one is None else one[1] for one in said]
+
+
+def test_members_of_an_incomplete_gang_are_told_for_how_many_more_they_wait(server, virtual):
+    two, one = (f"waiting for {more} more of the 3 pods of gang default/g" for more in (2, 1))
+
+    async def story() -> None:
+        async with deciding(server, Server(), make_node("a")) as live:
+            put(live, member(0))
+            assert await told_after(live, 0.9, "g-0") == [""]
+            assert await told_after(live, 0.2, "g-0") == [two]
+            put(live, member(1))
+            assert await told_after(live, 2.1, "g-0", "g-1") == [one, one]
+            live.cache.drop_pod("uid-g-0")
+            assert await told_after(live, 4.1, "g-1") == [two]
+            events = [(event.pod.name, event.reason, event.note) for event in live.events._waiting]
+            assert events == [
+                ("g-0", "FailedScheduling", two),
+                ("g-0", "FailedScheduling", one),
+                ("g-1", "FailedScheduling", one),
+                ("g-1", "FailedScheduling", two),
+            ]
+
+    virtual(story())
+
+
+def test_only_the_leader_tells_of_incomplete_gangs(server, virtual):
+    async def story() -> None:
+        async with deciding(server, Server(), make_node("a")) as live:
+            live.leads = False
+            put(live, member(0))
+            assert await told_after(live, 100, "g-0") == [""]
+            live.leads = True
+            live.anything_changed()
+            assert await told_after(live, 0.1, "g-0") == ["waiting for 2 more of the 3 pods of gang default/g"]
+
+    virtual(story())
+
+
+def test_a_member_that_completes_a_gang_is_not_told_that_it_waits_for_others(server, virtual):
+    async def story() -> None:
+        async with deciding(server, Server(), make_node("a", "2")) as live:
+            put(live, member(0), member(1), member(2))
+            full = "0/1 nodes are available: 1 Insufficient cpu."
+            assert await told_after(live, 0.1, "g-0", "g-1", "g-2") == [full] * 3
+            live.cache.drop_pod("uid-g-2")
+            one = "waiting for 1 more of the 3 pods of gang default/g"
+            assert await told_after(live, 1.1, "g-0", "g-1") == [one] * 2
+            put(live, member(3))
+            assert await told_after(live, 0.1, "g-0", "g-1", "g-3") == [full] * 3
+
+    virtual(story())
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from foresail.core.clock import Clock
 from foresail.core.lane import NEVER_S, Lane, Order
 from foresail.core.model import Pod
+from foresail.core.roll_call import RollCall
 from foresail.core.spec import Gang
 
 CouldHelp = Callable[[Pod, int], bool]
@@ -39,9 +40,11 @@ NO_BACKOFF = Backoff(0.0, 0.0)
 class Queue:
     """All waiting pods. `pop` hands out the next lane's turn; `done` and `sleep` say how it went."""
 
-    def __init__(self, clock: Clock, *, backoff: Backoff = NO_BACKOFF) -> None:
+    def __init__(self, clock: Clock, *, backoff: Backoff = NO_BACKOFF, roll_call: RollCall | None = None) -> None:
+        """With a `roll_call`, `incomplete` names the gangs whose members are to be told that they wait for others."""
         self._clock = clock
         self._backoff = backoff
+        self._roll_call = roll_call
         self._lanes: dict[Hashable, Lane] = {}
         self._asleep: dict[Hashable, Lane] = {}
         self._hoping: dict[Hashable, Lane] = {}
@@ -90,6 +93,7 @@ class Queue:
             self._hope_anew(lane)
             if lane.key in self._asleep:
                 self._rouse(lane)
+            self._count(lane)
         self._offer(lane)
 
     def remove(self, uid: Hashable) -> None:
@@ -97,6 +101,7 @@ class Queue:
         if uid in self._waiting:
             _, lane = self._waiting.pop(uid)
             lane.waiting -= 1
+            self._count(lane)
             self._drop_if_over(lane)
 
     def companions(self, uid: Hashable) -> list[Pod]:
@@ -126,6 +131,7 @@ class Queue:
             lane.started = lane.placed >= gang.min_members
             lane.offered = None
             self._set_deadline(lane, gang)
+            self._count(lane)
             self._offer(lane)
 
     def members_placed(self, gang: Gang, count: int) -> None:
@@ -141,12 +147,18 @@ class Queue:
         lane.gang = gang
         lane.placed = count
         lane.started = lane.started or count >= gang.min_members
+        self._count(lane)
         self._drop_if_over(lane)
         if lane.waiting:
             self._hope_anew(lane)
             if lane.key in self._asleep:
                 self._rouse(lane)
             self._offer(lane)
+
+    def _count(self, lane: Lane) -> None:
+        """The members of a gang, or how many it needs, have become others."""
+        if self._roll_call is not None and lane.gang is not None:
+            self._roll_call.count(lane)
 
     def _lane(self, pod: Pod) -> Lane:
         key: Hashable = pod.shape if pod.gang is None else ("gang", pod.gang.name)
@@ -209,6 +221,7 @@ class Queue:
         if lane.gang is not None:
             lane.placed += len(placed)
             lane.started = lane.started or lane.placed >= lane.gang.min_members
+            self._count(lane)
         if lane.waiting:
             self._offer(lane)
         else:
@@ -306,7 +319,9 @@ class Queue:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_time_s(self) -> float:
-        """When the queue next needs a look although nothing happens: a backoff ends or a gang's patience does."""
+        """When the queue next needs a look although nothing happens: a backoff ends or a gang's patience does, or a
+        gang is to be told that it is incomplete.
+        """
         while self._backing_off and not self._is_backing_off(self._backing_off[0]):
             heapq.heappop(self._backing_off)
         while self._deadlines and not self._is_due(self._deadlines[0]):
@@ -314,7 +329,15 @@ class Queue:
         return min(
             self._backing_off[0][0] if self._backing_off else NEVER_S,
             self._deadlines[0][0] if self._deadlines else NEVER_S,
+            NEVER_S if self._roll_call is None else self._roll_call.next_time_s(),
         )
+
+    def incomplete(self) -> list[tuple[Gang, list[Pod], int]]:
+        """Gangs whose members are to be told now that they wait for companions, and for how many more."""
+        lanes = () if self._roll_call is None else self._roll_call.due()
+        return [
+            (lane.gang, self._in_order(lane), lane.missing - lane.waiting) for lane in lanes if lane.gang is not None
+        ]
 
     def give_up(self) -> list[tuple[Gang, list[Pod], int]]:
         """Take out the gangs whose timeout has passed; return each with its waiting members and how many were short
@@ -332,6 +355,7 @@ class Queue:
             for pod in members:
                 del self._waiting[pod.uid]
             lane.waiting = 0
+            self._count(lane)
             self._drop(lane)
             if members:
                 given_up.append((lane.gang, members, short))

@@ -182,6 +182,12 @@ class LiveCluster:
                 self._tell(pod.uid, *told)
                 return
 
+    def lack_companions(self, gang: Gang, members: list[Pod], more: int) -> None:
+        """Too few of a gang have come for a turn of it."""
+        why = f"waiting for {more} more of the {gang.min_members} pods of gang {gang.name}"
+        for pod in members:
+            self._tell(pod.uid, UNSCHEDULABLE, why)
+
     def explain_wait(self, pod: CachedPod, why: str) -> None:
         """A pod cannot be queued yet."""
         if self.conditions.tell(pod.uid, UNSCHEDULABLE, why):

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import time
 
-from foresail.core.clock import WallClock
+from foresail.core.clock import Clock, WallClock
 from foresail.core.decide import decide
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.profile import Profile
 from foresail.core.queue import Backoff, Queue
+from foresail.core.roll_call import RollCall
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang
 from foresail.core.table import NodeTable
@@ -33,14 +34,20 @@ class LiveScheduler:
     """Places the pods that name this scheduler. `leads` says whether it may: one of several replicas does."""
 
     def __init__(
-        self, api: Client, profile: Profile, *, scheduler_name: str = "foresail", backoff: Backoff | None = None
+        self,
+        api: Client,
+        profile: Profile,
+        *,
+        scheduler_name: str = "foresail",
+        backoff: Backoff | None = None,
+        clock: Clock | None = None,
     ) -> None:
         backoff = backoff or Backoff()
         self.metrics = Metrics(scheduler_name)
         self.cache = Cache(self, scheduler_name=scheduler_name, devices=profile.devices)
         self.events = Events(api)
-        self._clock = WallClock()
-        self.queue = Queue(self._clock, backoff=backoff)
+        self._clock = clock or WallClock()
+        self.queue = Queue(self._clock, backoff=backoff, roll_call=RollCall(self._clock))
         self.cluster = LiveCluster(api, self.cache, self.events, self.metrics, changed=self._changed, backoff=backoff)
         preemption = self.cluster.preemption
         self.core = Scheduler(self.cluster, profile, self.queue, decide=self._decide, preemption=preemption)
@@ -67,7 +74,8 @@ class LiveScheduler:
             # Others left, or are leaving, for it since before this process started.
             self.cluster.preemption.nominations.nominate(pod, cached.nominated_node)
         self.core.submit(pod)
-        if self.queue.sleeps(cached.uid):
+        # What a gang was refused for may be mended by the very pod that has come; its turn will tell.
+        if pod.gang is None and self.queue.sleeps(cached.uid):
             self.cluster.same_refusal(pod)
         self._changed()
 
@@ -156,6 +164,9 @@ class LiveScheduler:
         )
 
     def _look_after(self) -> None:
+        if self.leads:
+            for gang, members, more in self.queue.incomplete():
+                self.cluster.lack_companions(gang, members, more)
         now_s = self._clock.now()
         if now_s >= self._flush_s:
             self._flush_s = now_s + _FLUSH_EVERY_S
