@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from foresail import __version__
 from foresail.cli import lab, topology, trace
@@ -25,8 +26,23 @@ from foresail.cli.simulate import EPILOG as SIMULATE_EXAMPLES
 from foresail.cli.simulate import simulate
 from foresail.errors import ForesailError
 
+_INTERRUPTED = 130
+
+
+class _Verbs(TyperGroup):
+    """All verbs. An interrupt that reaches them comes from one that keeps nothing, or it would have said what."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(_INTERRUPTED) from None
+
+
 app = typer.Typer(
     name="foresail",
+    cls=_Verbs,
     help="A Kubernetes scheduler that looks ahead, and that you program in Python.",
     no_args_is_help=True,
     add_completion=True,
@@ -47,9 +63,6 @@ app.command()(policies)
 app.add_typer(trace.app, name="trace")
 app.add_typer(topology.app, name="topology")
 app.add_typer(lab.app, name="lab")
-
-
-_INTERRUPTED = 130
 
 
 def _print_version(wanted: bool) -> None:
@@ -74,7 +87,3 @@ def main() -> None:
     except ForesailError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except SystemExit as end:
-        if end.code == _INTERRUPTED:
-            typer.echo("interrupted; finished results are kept, and the same command goes on from there", err=True)
-        raise

@@ -115,10 +115,15 @@ def run(
         server=ServerSettings(host=host, port=port, certificate=tls_cert, key=tls_key),
         token_file=token_file,
     )
-    if shadow:
-        typer.echo(str(uvloop.run(run_shadow(settings, out=out, stop_after=pods, announce=_say))))
-    else:
-        uvloop.run(run_scheduler(settings, announce=_say))
+    try:
+        if shadow:
+            typer.echo(str(uvloop.run(run_shadow(settings, out=out, stop_after=pods, announce=_say))))
+        else:
+            uvloop.run(run_scheduler(settings, announce=_say))
+    except KeyboardInterrupt:
+        # Once it works, it ends in order by itself.
+        typer.echo("interrupted before it had started; nothing was placed or written", err=True)
+        raise typer.Exit(130) from None
 
 
 def _refuse(options: Mapping[str, object], why: str) -> None:

@@ -170,8 +170,14 @@ def simulate(
     trace, _ = load_inputs(request)
     if trace.dropped_rows:
         typer.echo(f"dropped {trace.dropped_rows} bad rows", err=True)
-    with compiling_is_announced(), progress_bar(f"{policy} on {trace.name}") as on_progress:
-        result = run(request, on_progress=on_progress, checkpoint=checkpoint_for(out, request))
+    checkpoint = checkpoint_for(out, request)
+    try:
+        with compiling_is_announced(), progress_bar(f"{policy} on {trace.name}") as on_progress:
+            result = run(request, on_progress=on_progress, checkpoint=checkpoint)
+    except KeyboardInterrupt:
+        kept = "nothing was written" if checkpoint is None else "the same command goes on from there"
+        typer.echo(f"interrupted; {kept}", err=True)
+        raise typer.Exit(130) from None
     Console().print(run_table(result))
     if out is not None:
         for path in store_run(out, request, result, overwrite=overwrite, html=html):

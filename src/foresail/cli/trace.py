@@ -122,7 +122,11 @@ def get(
 
     names = [name.strip() for name in only.split(",") if name.strip()]
     source = mirror or (from_folder.resolve().as_uri() if from_folder is not None else public.OPENB_URL)
-    done = _get_with_bars(public.choose(names), to or public.openb_cache(), source)
+    try:
+        done = _get_with_bars(public.choose(names), to or public.openb_cache(), source)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; the same command goes on from there", err=True)
+        raise typer.Exit(130) from None
     typer.echo(
         f"{len(done.fetched) + len(done.present)} files in {done.folder} "
         f"({len(done.fetched)} fetched, {len(done.present)} there already), all sums right"
