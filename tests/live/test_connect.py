@@ -18,7 +18,7 @@ from foresail.errors import InputError
 from foresail.lab.certificates import ADMIN, CONTROL_PLANE, Certificates
 from foresail.live.client import Client
 from foresail.live.connect import find_connection
-from foresail.live.credentials import ExecPlugin
+from foresail.live.credentials import ExecPlugin, basic
 from foresail.live.errors import ClusterError, Unreachable
 
 SERVER = next(identity for identity in CONTROL_PLANE if identity.file == "kube-apiserver")
@@ -140,7 +140,7 @@ def test_an_unknown_context_lists_those_there_are(tmp_path):
         (config(cluster={"proxy-url": "http://p"}), r"proxy-url is set"),
         (config(user={"auth-provider": {"name": "oidc"}}), r"auth-provider is no longer part of Kubernetes"),
         (config(user={"tokenFile": "nowhere"}), r"tokenFile names .*nowhere, which is no file"),
-        (config(user={"token": ["a"]}), r"user \"one\": token is \['a'\]; it must be text"),
+        (config(user={"token": ["a"]}), r"user \"one\": token is a list; it must be text"),
         (config(user={"exec": {"command": "x"}}), r"exec: apiVersion is None; known are client.authentication"),
         (
             config(user={"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}),
@@ -205,6 +205,59 @@ def test_a_file_that_is_not_there(tmp_path):
 )
 def test_what_a_user_sends(tmp_path, user, header):
     assert authorization(find_connection(write(tmp_path / "config", config(user=user)))) == header
+
+
+@pytest.mark.parametrize(
+    ("server", "user", "url", "header"),
+    [
+        ("https://jane:se%40cret@c:6443/path/", {}, "https://c:6443/path", basic("jane", "se@cret").header),
+        ("http://only-a-token@[::1]:80", {}, "http://[::1]:80", basic("only-a-token", "").header),
+        ("https://jane:secret@c", {"token": "abc"}, "https://c", "Bearer abc"),
+        ("https://jane:secret@c", {"username": "u", "password": "p"}, "https://c", "Basic dTpw"),
+    ],
+)
+def test_a_password_in_a_url_is_sent_and_never_shown(tmp_path, server, user, url, header):
+    path = write(tmp_path / "config", config(cluster={"server": server}, user=user))
+    connection = find_connection(path)
+    assert (connection.url, authorization(connection)) == (url, header)
+
+
+@pytest.mark.parametrize(
+    ("server", "shown"),
+    [
+        ("https://jane:secret@c:99999", "https://…@c:99999"),
+        ("https://jane:secret/with@signs@c", "https://…@c"),
+        ("jane:secret@c:6443", "…@c:6443"),
+        ("ftp://jane:secret@c", "ftp://…@c"),
+    ],
+)
+def test_a_password_in_a_wrong_url_is_not_shown(tmp_path, server, shown):
+    path = write(tmp_path / "config", config(cluster={"server": server}))
+    with pytest.raises(InputError) as caught:
+        find_connection(path)
+    said = f'cluster "one": server is "{shown}"; it must be a URL such as https://10.0.0.1:6443'
+    assert str(caught.value) == f"{path}: {said}"
+
+
+@pytest.mark.parametrize("key", ["token", "password", "client-key-data", "exec"])
+def test_a_secret_of_the_wrong_kind_is_not_shown(tmp_path, key):
+    user = {key: ["hunter2"], **({"username": "jane"} if key == "password" else {})}
+    path = write(tmp_path / "config", config(cluster={"server": "https://c"}, user=user))
+    with pytest.raises(InputError) as caught:
+        find_connection(path)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_server_that_is_away_is_told_without_its_password(tmp_path):
+    path = write(tmp_path / "config", config(cluster={"server": "http://jane:hunter2@127.0.0.1:1"}))
+
+    async def story():
+        async with Client(find_connection(path)) as api:
+            await api.get("/version")
+
+    with pytest.raises(ClusterError, match=r"http://127\.0\.0\.1:1 .*cannot be connected to") as caught:
+        asyncio.run(story())
+    assert "hunter2" not in str(caught.value)
 
 
 def test_paths_count_from_the_folder_of_the_kubeconfig(tmp_path):

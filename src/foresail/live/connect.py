@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import yaml
 
@@ -27,6 +27,8 @@ from foresail.live.credentials import (
 from foresail.live.errors import ClusterError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_SECRET = frozenset({"server", "token", "username", "password", "client-key-data", "exec", "args", "env"})
+"""Fields whose values are not shown: each may hold a password or a token."""
 
 
 @dataclass
@@ -34,7 +36,9 @@ class Connection:
     """Where a cluster is and who we are to it."""
 
     url: str
-    """Scheme, host, port, and a path if the API server stands below one; no slash at the end."""
+    """Scheme, host, port, and a path if the API server stands below one; no slash at the end, and no password: it is
+    shown in messages.
+    """
     context: ssl.SSLContext | None = None
     """None for plain http."""
     credential: Credential = field(default_factory=Fixed)
@@ -104,7 +108,8 @@ class _Entry:
             found = str(found)
         if not isinstance(found, kind):
             words = {str: "text", bool: "true or false", list: "a list", dict: "a mapping"}
-            raise self.error(f"{key} is {found!r}; it must be {words[kind]}")
+            shown = f"a {type(found).__name__}" if key in _SECRET else repr(found)
+            raise self.error(f"{key} is {shown}; it must be {words[kind]}")
         return found
 
     def file(self, key: str) -> Path | None:
@@ -203,7 +208,7 @@ def _connection(cluster: _Entry, user: _Entry, namespace: str) -> Connection:
         raise cluster.error("server is missing")
     scheme = _scheme(url)
     if scheme not in {"http", "https"}:
-        raise cluster.error(f'server is "{url}"; it must be a URL such as https://10.0.0.1:6443')
+        raise cluster.error(f'server is "{_without_secret(url)}"; it must be a URL such as https://10.0.0.1:6443')
     if cluster.get("proxy-url"):
         raise cluster.error("proxy-url is set, but Foresail connects directly; use a context without a proxy")
     tls = _cluster_tls(cluster) if scheme == "https" else None
@@ -214,10 +219,13 @@ def _connection(cluster: _Entry, user: _Entry, namespace: str) -> Connection:
             raise user.error("client-certificate and client-key go together; one of them is missing")
         if certificate is not None and key is not None:
             load_certificate(tls, certificate, key, place=f"{user.path}: {user.where}")
+    url, login = _split_login(url)
+    credential = _credential(user, cluster, tls)
     return Connection(
         url=url.rstrip("/"),
         context=tls,
-        credential=_credential(user, cluster, tls),
+        # As for kubectl, a user's own token or password goes before what stands in the URL.
+        credential=login if login is not None and credential == Fixed() else credential,
         headers=tuple(_impersonation(user)),
         server_name=cluster.get("tls-server-name"),
         namespace=namespace,
@@ -234,6 +242,22 @@ def _scheme(url: str) -> str:
     except ValueError:
         return ""
     return at.scheme if host and not at.query and not at.fragment else ""
+
+
+def _split_login(url: str) -> tuple[str, Credential | None]:
+    """A URL without its user and password, and what these two make of us."""
+    at = urlsplit(url)
+    if at.username is None:
+        return url, None
+    login = basic(unquote(at.username), unquote(at.password or ""))
+    return urlunsplit(at._replace(netloc=at.netloc.rpartition("@")[2])), login
+
+
+def _without_secret(url: str) -> str:
+    """What may be shown of a text that is no URL, but may have been meant as one with a password."""
+    secret, at, rest = url.rpartition("@")
+    scheme, slashes, _ = secret.partition("://")
+    return f"{scheme}{slashes}…{at}{rest}" if at and slashes else f"…{at}{rest}" if at else url
 
 
 def _cluster_tls(cluster: _Entry) -> ssl.SSLContext:
