@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from foresail.core.model import Placement, Pod
 from foresail.core.policy import DeviceRule
-from foresail.core.spec import Gang, NodeSpec
+from foresail.core.spec import NodeSpec
 from foresail.core.table import NodeTable
 from foresail.live.devices import Guesses
 from foresail.live.differences import differences
+from foresail.live.gangs import Gangs, gang_name
 from foresail.live.handlers import GroupHandler, NodeHandler, ObjectHandler, PodHandler
 from foresail.live.kinds import KINDS
 from foresail.live.listener import Listener
@@ -18,7 +19,7 @@ from foresail.live.unreadable import Unreadable
 from foresail.live.volume_books import VolumeBooks
 from foresail.live.watch import Handler
 from foresail.traces.kubernetes import node_spec
-from foresail.traces.kubernetes_gangs import KUBERNETES_GROUP, NO_LIMITS, PLAIN, SIGS_GROUP, GangName, Limits, pod_group
+from foresail.traces.kubernetes_gangs import KUBERNETES_GROUP, SIGS_GROUP, GangName
 from foresail.traces.kubernetes_objects import drop_object, keep_objects, put_object
 from foresail.traces.kubernetes_values import Object
 from foresail.traces.quantity import RequestError
@@ -55,9 +56,7 @@ class Cache:
         self._uid_of: dict[tuple[str, str], str] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._told: dict[str, Pod] = {}
-        self._groups: dict[GangName, Limits] = {}
-        self._groups_of: dict[str, set[GangName]] = {}
-        self._members: dict[str, dict[str, None]] = {}
+        self._gangs = Gangs()
         self._most_shapes = _FEW_SHAPES
 
     def handler(self, name: str) -> Handler:
@@ -103,7 +102,7 @@ class Cache:
         """How many members of a gang have a node, are assumed on one, or have had it and ended well; for
         `Queue.members_placed`.
         """
-        pods = (self.pods[uid] for uid in self._members.get(gang, ()))
+        pods = (self.pods[uid] for uid in self._gangs.members(gang))
         return sum(
             (bool(pod.node) or pod.uid in self.table.placed) and pod.phase != "Failed" and not pod.terminating
             for pod in pods
@@ -111,7 +110,7 @@ class Cache:
 
     def has_members(self, gang: str) -> bool:
         """Whether there is a pod of this gang, wherever it stands."""
-        return gang in self._members
+        return bool(self._gangs.members(gang))
 
     def differences(self, nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
         """How the cache differs from a fresh list of all nodes and pods, and what is over capacity; one line each."""
@@ -211,14 +210,15 @@ class Cache:
     def _list(self, pod: CachedPod) -> None:
         if pod.stands:
             self._on_node.setdefault(pod.node, {})[pod.uid] = None
-        if pod.gang is not None:
-            self._members.setdefault(gang_name(pod.gang), {})[pod.uid] = None
+        self._gangs.join(pod)
 
     def _unlist(self, pod: CachedPod) -> None:
         if pod.stands:
-            _discard(self._on_node, pod.node, pod.uid)
-        if pod.gang is not None:
-            _discard(self._members, gang_name(pod.gang), pod.uid)
+            here = self._on_node[pod.node]
+            del here[pod.uid]
+            if not here:
+                del self._on_node[pod.node]
+        self._gangs.leave(pod)
 
     def _book(self, cached: CachedPod) -> None:
         """Let a pod hold room on the node that the API server says it has."""
@@ -305,12 +305,7 @@ class Cache:
 
     def _obstacle(self, cached: CachedPod) -> str:
         """What keeps a waiting pod from being placed at all; empty if nothing does."""
-        if cached.unreadable:
-            return cached.unreadable
-        gang = cached.gang
-        if gang is not None and gang.form != PLAIN and gang not in self._groups:
-            return f"its PodGroup {gang_name(gang)} ({gang.form}) does not exist"
-        return ""
+        return cached.unreadable or self._gangs.obstacle(cached)
 
     def _pod(self, cached: CachedPod) -> Pod:
         return Pod(
@@ -318,7 +313,7 @@ class Cache:
             self.table.shape(cached.spec),
             uid=cached.uid,
             priority=cached.priority,
-            gang=self._gang(cached),
+            gang=self._gangs.gang_of(cached),
             arrival_s=cached.created_s,
         )
 
@@ -329,43 +324,28 @@ class Cache:
 
     # --- gangs and other objects -----------------------------------------------------------------------------------
 
-    def _gang(self, cached: CachedPod) -> Gang | None:
-        if cached.gang is None:
-            return None
-        limits = cached.gang_limits if cached.gang.form == PLAIN else self._groups.get(cached.gang, NO_LIMITS)
-        least = limits.min_members or 1
-        name = gang_name(cached.gang)
-        return Gang(name, least) if limits.timeout_s is None else Gang(name, least, limits.timeout_s)
-
     def put_group(self, watch: str, form: str, value: Object) -> None:
         """A PodGroup of one of the API groups has come or changed; `watch` is the one that tells."""
         try:
-            namespace, name, limits = pod_group(value)
+            changed = self._gangs.put_group(watch, form, value)
         except RequestError as error:
             self.unreadable.note("PodGroup", value, error)
             return
         self.unreadable.clear_of("PodGroup", value)
-        gang = GangName(form, namespace, name)
-        self._groups_of.setdefault(watch, set()).add(gang)
-        if self._groups.get(gang) != limits:
-            self._groups[gang] = limits
-            self._tell_members(gang)
+        if changed is not None:
+            self._tell_members(changed)
 
     def drop_group(self, watch: str, gang: GangName) -> None:
         self.unreadable.pop(f"PodGroup {gang_name(gang)}", None)
-        self._groups_of.get(watch, set()).discard(gang)
-        # An API group has several versions: one that is not served must not take away what another tells.
-        if any(gang in told for told in self._groups_of.values()):
-            return
-        if self._groups.pop(gang, None) is not None:
+        if self._gangs.drop_group(watch, gang):
             self._tell_members(gang)
 
     def groups(self, watch: str) -> list[GangName]:
         """The PodGroups that one watch has told."""
-        return sorted(self._groups_of.get(watch, ()))
+        return self._gangs.groups(watch)
 
     def _tell_members(self, gang: GangName) -> None:
-        for uid in list(self._members.get(gang_name(gang), ())):
+        for uid in list(self._gangs.members(gang_name(gang))):
             if self.pods[uid].gang == gang:
                 self._tell(self.pods[uid])
 
@@ -401,11 +381,6 @@ class Cache:
             self._listener.anything_changed()
 
 
-def gang_name(gang: GangName) -> str:
-    """The name of the `Gang` that a pod of this group belongs to."""
-    return f"{gang.namespace}/{gang.name}"
-
-
 def _checked(spec: NodeSpec) -> NodeSpec:
     if spec.gpu_count > MOST_DEVICES:
         raise RequestError(f"the node has {spec.gpu_count} GPUs; at most {MOST_DEVICES} are looked at")
@@ -414,11 +389,3 @@ def _checked(spec: NodeSpec) -> NodeSpec:
 
 def _alike(told: Pod, now: Pod) -> bool:
     return (told.spec, told.priority, told.gang, told.arrival_s) == (now.spec, now.priority, now.gang, now.arrival_s)
-
-
-def _discard(index: dict[str, dict[str, None]], key: str, uid: str) -> None:
-    listed = index.get(key)
-    if listed is not None:
-        listed.pop(uid, None)
-        if not listed:
-            del index[key]
