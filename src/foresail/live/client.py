@@ -1,10 +1,9 @@
-"""A thin client of the API server: one pool of connections, one decode a body."""
+"""A thin client of the API server: requests, lists and watches, with one decode a body."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -12,19 +11,16 @@ from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
-from aiohttp.connector import AddrInfoType
-from multidict import CIMultiDict
 from yarl import URL
 
-from foresail import __version__
 from foresail.live.connect import Connection
 from foresail.live.errors import ApiError, ClusterError, Gone, TooManyRequests, Unauthorized, Unreachable, api_error
+from foresail.live.sessions import JSON, Sessions
 from foresail.traces.kubernetes_values import Object as Object  # noqa: PLC0414 - what a client answers with is part of it
 
 Objects = list[Object]
 Body = Mapping[str, Any] | bytes
 
-JSON = "application/json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -36,7 +32,6 @@ _WATCH_GRACE_S = 10.0
 """A watch ends itself after the time asked for; a connection silent for longer than that hangs."""
 _BUSY_TRIES = 5
 _BUSY_LONGEST_S = 10.0
-_READ_BYTES = 1 << 18
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -77,17 +72,10 @@ class Client:
         # and the task goes on as if nobody had cancelled it. asyncio's own limit lets the cancel through.
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_S, timeout_s))
         self._limit = RateLimit(qps, burst) if qps > 0 else None
-        self._connections = connections
-        self._session: aiohttp.ClientSession | None = None
-        self._retiring: list[aiohttp.ClientSession] = []
-        self._closing: set[asyncio.Task[None]] = set()
-        self._certificates = 0
-        self._authorization: str | None = None
-        self._headers: dict[str | None, CIMultiDict[str]] = {}
+        self._sessions = Sessions(connection, connections, retire_after_s=timeout_s)
 
     async def __aenter__(self) -> Self:
-        self._certificates = self.connection.credential.certificates
-        self._session = self._open()
+        self._sessions.open()
         return self
 
     async def __aexit__(
@@ -96,11 +84,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        sessions = [*self._retiring, *([self._session] if self._session is not None else [])]
-        self._session = None
-        for session in sessions:
-            await session.close()
-        self._retiring.clear()
+        await self._sessions.close()
 
     async def get(self, path: str, **query: object) -> Object:
         return await self._read("GET", path, query)
@@ -230,7 +214,7 @@ class Client:
         credential = self.connection.credential
         renewed = False
         while True:
-            session, headers = await self._prepared(content_type)
+            session, headers = await self._sessions.prepared(content_type)
             if limit is not None:
                 # From here on: what it takes to get a credential is not the server's time.
                 limit.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
@@ -262,63 +246,6 @@ class Client:
             if not isinstance(error, Unauthorized) or renewed or not await credential.renew():
                 raise error
             renewed = True
-
-    async def _prepared(self, content_type: str | None) -> tuple[aiohttp.ClientSession, CIMultiDict[str]]:
-        """The session and the headers for a request, with the credential as it is now."""
-        credential = self.connection.credential
-        authorization = await credential.authorization()
-        if authorization != self._authorization:
-            self._authorization = authorization
-            self._headers.clear()
-        if credential.certificates != self._certificates:
-            self._reopen()
-        if self._session is None:
-            raise RuntimeError("the client is not open; use it inside `async with`")
-        headers = self._headers.get(content_type)
-        if headers is None:
-            headers = self._headers[content_type] = self._make_headers(content_type)
-        return self._session, headers
-
-    def _make_headers(self, content_type: str | None) -> CIMultiDict[str]:
-        headers = CIMultiDict([("Accept", JSON), ("User-Agent", f"foresail/{__version__}"), *self.connection.headers])
-        if self._authorization is not None:
-            headers["Authorization"] = self._authorization
-        if content_type is not None:
-            headers["Content-Type"] = content_type
-        return headers
-
-    def _open(self) -> aiohttp.ClientSession:
-        context = self.connection.context
-        connector = aiohttp.TCPConnector(
-            limit=self._connections,
-            ssl=context if context is not None else True,
-            keepalive_timeout=60.0,
-            socket_factory=_patient_socket,
-        )
-        return aiohttp.ClientSession(
-            connector=connector,
-            # Bodies are plain: on a cluster's network decompressing costs more than it saves.
-            skip_auto_headers=("Accept-Encoding", "Content-Type", "User-Agent"),
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=_READ_BYTES,
-        )
-
-    def _reopen(self) -> None:
-        """Show a new certificate: connections opened with the old one get the time to end their requests."""
-        self._certificates = self.connection.credential.certificates
-        old, self._session = self._session, self._open()
-        if old is not None:
-            self._retiring.append(old)
-            asyncio.get_running_loop().call_later(self._timeout_s, self._retire, old)
-
-    def _retire(self, session: aiohttp.ClientSession) -> None:
-        if session in self._retiring:
-            self._retiring.remove(session)
-            # Watches on it are cut and go on, on the new one. The task is kept from being forgotten half-way.
-            task = asyncio.get_running_loop().create_task(session.close())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
 
     def _unreachable(self, method: str, target: str, error: BaseException) -> Unreachable:
         url = self.connection.url
@@ -409,15 +336,3 @@ def _plain(error: BaseException) -> str:
     if isinstance(error, ConnectionError) and error.errno:
         return os.strerror(error.errno)
     return str(error)
-
-
-def _patient_socket(address: AddrInfoType) -> socket.socket:
-    """A socket that notices within half a minute that the other machine is gone, instead of after two hours."""
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000)):
-        # Not every system has all of them.
-        if hasattr(socket, name):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made
