@@ -281,6 +281,26 @@ def test_a_gang_member_waits_for_its_group_object():
     assert [what for what, *_ in heard.told()] == ["gone", "waits for"]
 
 
+def test_a_gang_member_is_told_what_is_wrong_with_its_group_object():
+    cache, heard, pods = with_nodes("a")
+    groups = cache.handler("PodGroup")
+    groups.apply("ADDED", make_group("g", 0))
+    pods.apply("ADDED", make_pod("p", schedulingGroup={"podGroupName": "g"}))
+    its = "its PodGroup default/g (scheduling.k8s.io)"
+    wrong = f'{its} cannot be read: spec.schedulingPolicy.gang.minCount is "0"; write a whole number of 1 or more'
+    assert heard.told() == [("waits for", "uid-p", wrong)]
+    groups.apply("DELETED", make_group("g", 0))
+    assert heard.told() == [("waits for", "uid-p", f"{its} does not exist")]
+    groups.replace([make_group("g", 0)])
+    assert heard.told() == [("waits for", "uid-p", wrong)]
+    groups.apply("MODIFIED", make_group("g", 1))
+    assert (heard.told(), dict(cache.unreadable)) == ([("waits", "uid-p")], {})
+    groups.apply("MODIFIED", make_group("g", 0))
+    assert heard.told() == []  # what it said before still counts
+    groups.replace([])
+    assert [what for what, *_ in heard.told()] == ["gone", "waits for"]
+
+
 def test_the_other_forms_of_a_gang():
     cache, heard, pods = with_nodes("a")
     pods.apply("ADDED", make_pod("p", labels={POD_GROUP: "g"}))

@@ -12,7 +12,7 @@ from tests.live.record import GANGS_ON
 from tests.live.running import Running, bound, cluster_of, messages, node, pod, scheduling
 
 from foresail.lab import Lab
-from foresail.live.client import Client, Object
+from foresail.live.client import MERGE, Client, Object
 from foresail.live.connect import find_connection
 from foresail.live.errors import NotFound
 from foresail.traces.kubernetes_gangs import PLAIN
@@ -143,6 +143,36 @@ def test_members_are_told_for_how_many_more_they_wait(lab: Lab, form: str):
                     await asyncio.sleep(0.1)
             said = [event for event in await running.events("FailedScheduling") if event[0] in names]
             assert sorted(said) == sorted([(name, two) for name in names[:2]] + [(name, one) for name in names[:3]])
+
+    asyncio.run(live())
+
+
+def test_a_group_that_changes_or_goes_while_members_wait(lab: Lab):
+    # The other form does neither: its size is fixed, and a finalizer keeps it while it has pods.
+    names = ["fickle-0", "fickle-1"]
+    its = f"its PodGroup default/fickle ({SIGS})"
+
+    async def live() -> None:
+        async with at_work(lab, SIGS) as running:
+
+            async def all_told(why: str) -> None:
+                await running.until(lambda found: messages(found, *names) == [why] * 2)
+
+            async def ask_for(least: int) -> None:
+                body = {"spec": {"minMember": least}}
+                await running.api.patch(f"{GROUPS[SIGS]}/fickle", body, content_type=MERGE)
+
+            await running.api.post(GROUPS[SIGS], group(SIGS, "fickle", 3))
+            await running.create(member(SIGS, "fickle", 0), member(SIGS, "fickle", 1))
+            await all_told("waiting for 1 more of the 3 pods of gang default/fickle")
+            await ask_for(5)
+            await all_told("waiting for 3 more of the 5 pods of gang default/fickle")
+            await running.api.delete(f"{GROUPS[SIGS]}/fickle")
+            await all_told(f"{its} does not exist")
+            await running.api.post(GROUPS[SIGS], group(SIGS, "fickle", 0))
+            await all_told(f'{its} cannot be read: spec.minMember is "0"; write a whole number of 1 or more')
+            await ask_for(2)
+            await running.until(lambda found: bound(found, *names))
 
     asyncio.run(live())
 

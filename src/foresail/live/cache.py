@@ -10,7 +10,7 @@ from foresail.core.spec import NodeSpec
 from foresail.core.table import NodeTable
 from foresail.live.devices import Guesses
 from foresail.live.differences import differences
-from foresail.live.gangs import Gangs, gang_name
+from foresail.live.gangs import Gangs, gang_name, group_name
 from foresail.live.handlers import GroupHandler, NodeHandler, ObjectHandler, PodHandler
 from foresail.live.kinds import KINDS
 from foresail.live.listener import Listener
@@ -326,12 +326,15 @@ class Cache:
 
     def put_group(self, watch: str, form: str, value: Object) -> None:
         """A PodGroup of one of the API groups has come or changed; `watch` is the one that tells."""
+        changed: GangName | None
         try:
             changed = self._gangs.put_group(watch, form, value)
         except RequestError as error:
             self.unreadable.note("PodGroup", value, error)
-            return
-        self.unreadable.clear_of("PodGroup", value)
+            changed = group_name(form, value)
+            self._gangs.note_unreadable(watch, changed, str(error))
+        else:
+            self.unreadable.clear_of("PodGroup", value)
         if changed is not None:
             self._tell_members(changed)
 

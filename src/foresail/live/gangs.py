@@ -15,6 +15,7 @@ class Gangs:
 
     def __init__(self) -> None:
         self._groups: dict[GangName, Limits] = {}
+        self._unreadable: dict[GangName, str] = {}
         self._groups_of: dict[str, set[GangName]] = {}
         self._members: dict[str, dict[str, None]] = {}
 
@@ -50,7 +51,9 @@ class Gangs:
         gang = pod.gang
         if gang is None or gang.form == PLAIN or gang in self._groups:
             return ""
-        return f"its PodGroup {gang_name(gang)} ({gang.form}) does not exist"
+        why = self._unreadable.get(gang)
+        found = "does not exist" if why is None else f"cannot be read: {why}"
+        return f"its PodGroup {gang_name(gang)} ({gang.form}) {found}"
 
     # --- PodGroups -------------------------------------------------------------------------------------------------
 
@@ -59,10 +62,16 @@ class Gangs:
         namespace, name, limits = pod_group(value)
         gang = GangName(form, namespace, name)
         self._groups_of.setdefault(watch, set()).add(gang)
+        self._unreadable.pop(gang, None)
         if self._groups.get(gang) == limits:
             return None
         self._groups[gang] = limits
         return gang
+
+    def note_unreadable(self, watch: str, gang: GangName, why: str) -> None:
+        """A PodGroup is there, but does not say what it should; if it did so before, that still counts."""
+        self._groups_of.setdefault(watch, set()).add(gang)
+        self._unreadable[gang] = why
 
     def drop_group(self, watch: str, gang: GangName) -> bool:
         """A watch tells of a PodGroup no more; whether nobody does now."""
@@ -70,7 +79,8 @@ class Gangs:
         # An API group has several versions: one that is not served must not take away what another tells.
         if any(gang in told for told in self._groups_of.values()):
             return False
-        return self._groups.pop(gang, None) is not None
+        was_unreadable = self._unreadable.pop(gang, None) is not None
+        return self._groups.pop(gang, None) is not None or was_unreadable
 
     def groups(self, watch: str) -> list[GangName]:
         """The PodGroups that one watch has told."""
@@ -80,3 +90,9 @@ class Gangs:
 def gang_name(gang: GangName) -> str:
     """The name of the `Gang` that a pod of this group belongs to."""
     return f"{gang.namespace}/{gang.name}"
+
+
+def group_name(form: str, value: Object) -> GangName:
+    """Which gang a PodGroup of an API group is about."""
+    metadata = value["metadata"]
+    return GangName(form, metadata.get("namespace") or "default", metadata["name"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from foresail.live.gangs import group_name
 from foresail.live.pods import uid_of
-from foresail.traces.kubernetes_gangs import GangName
 from foresail.traces.kubernetes_values import Object
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class GroupHandler:
         self._form = form
 
     def replace(self, items: list[Object]) -> None:
-        here = {self._name(value) for value in items}
+        here = {group_name(self._form, value) for value in items}
         for gang in self._cache.groups(self._watch):
             if gang not in here:
                 self._cache.drop_group(self._watch, gang)
@@ -67,13 +67,9 @@ class GroupHandler:
 
     def apply(self, kind: str, value: Object) -> None:
         if kind == "DELETED":
-            self._cache.drop_group(self._watch, self._name(value))
+            self._cache.drop_group(self._watch, group_name(self._form, value))
         else:
             self._cache.put_group(self._watch, self._form, value)
-
-    def _name(self, value: Object) -> GangName:
-        metadata = value["metadata"]
-        return GangName(self._form, metadata.get("namespace") or "default", metadata["name"])
 
 
 class ObjectHandler:
