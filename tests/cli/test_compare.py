@@ -128,11 +128,21 @@ def test_a_real_interrupt_keeps_what_is_finished(here, monkeypatch, jobs):
             os.kill({target}, signal.SIGINT)
             signal.pause()"""
     install(here / "signals", monkeypatch, body)
-    (here / "go.py").write_text(
-        "from foresail.cli.compare import compare\nimport typer\n"
-        "app = typer.Typer()\napp.command()(compare)\nif __name__ == '__main__':\n    app()\n"
-    )
-    command = [sys.executable, "go.py", *TRACE, "--policy", "fgd", "--policy", "mine", "--seeds", "8,9", "--out", "out"]
+    (here / "go.py").write_text("from foresail.cli.main import main\nif __name__ == '__main__':\n    main()\n")
+    command = [
+        sys.executable,
+        "go.py",
+        "compare",
+        *TRACE,
+        "--policy",
+        "fgd",
+        "--policy",
+        "mine",
+        "--seeds",
+        "8,9",
+        "--out",
+        "out",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(here / "signals")}
 
     def go():

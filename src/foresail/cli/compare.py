@@ -155,8 +155,7 @@ def compare(
             carried = carry_out_plan(plan, out, executor, overwrite=overwrite, on_run=on_run)
     except KeyboardInterrupt:
         again = "the same command without --overwrite" if overwrite else "the same command"
-        typer.echo(f"interrupted; finished runs are kept in {out}, {again} goes on from there", err=True)
-        raise typer.Exit(130) from None
+        raise KeyboardInterrupt(f"interrupted; finished runs are kept in {out}, {again} goes on from there") from None
     if carried.there:
         rows = write_comparison(plan, out, carried)
         Console().print(comparison_tables(plan, rows))

@@ -131,8 +131,7 @@ def up(
             lab.up(_say if sys.stderr.isatty() else None, wait=wait)
     except KeyboardInterrupt:
         what = "what was there before is still there" if lab.folder.exists() else "what it had made is removed"
-        typer.echo(f"lab {name} is not up: interrupted, {what}", err=True)
-        raise typer.Exit(130) from None
+        raise KeyboardInterrupt(f"lab {name} is not up: interrupted, {what}") from None
     typer.echo(f"lab {name} is up: {lab.url}, {fake_nodes} fake nodes, {kubelets} kubelets")
     typer.echo(f"kubeconfig: {lab.kubeconfig}")
 

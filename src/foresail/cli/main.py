@@ -30,13 +30,13 @@ _INTERRUPTED = 130
 
 
 class _Verbs(TyperGroup):
-    """All verbs. An interrupt that reaches them comes from one that keeps nothing, or it would have said what."""
+    """All verbs. Those that keep something when they are interrupted say what in the KeyboardInterrupt itself."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
+        except KeyboardInterrupt as interrupt:
+            typer.echo(str(interrupt) or "interrupted", err=True)
             raise typer.Exit(_INTERRUPTED) from None
 
 

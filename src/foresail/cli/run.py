@@ -122,8 +122,7 @@ def run(
             uvloop.run(run_scheduler(settings, announce=_say))
     except KeyboardInterrupt:
         # Once it works, it ends in order by itself.
-        typer.echo("interrupted before it had started; nothing was placed or written", err=True)
-        raise typer.Exit(130) from None
+        raise KeyboardInterrupt("interrupted before it had started; nothing was placed or written") from None
 
 
 def _refuse(options: Mapping[str, object], why: str) -> None:

@@ -176,8 +176,7 @@ def simulate(
             result = run(request, on_progress=on_progress, checkpoint=checkpoint)
     except KeyboardInterrupt:
         kept = "nothing was written" if checkpoint is None else "the same command goes on from there"
-        typer.echo(f"interrupted; {kept}", err=True)
-        raise typer.Exit(130) from None
+        raise KeyboardInterrupt(f"interrupted; {kept}") from None
     Console().print(run_table(result))
     if out is not None:
         for path in store_run(out, request, result, overwrite=overwrite, html=html):

@@ -125,8 +125,7 @@ def get(
     try:
         done = _get_with_bars(public.choose(names), to or public.openb_cache(), source)
     except KeyboardInterrupt:
-        typer.echo("interrupted; the same command goes on from there", err=True)
-        raise typer.Exit(130) from None
+        raise KeyboardInterrupt("interrupted; the same command goes on from there") from None
     typer.echo(
         f"{len(done.fetched) + len(done.present)} files in {done.folder} "
         f"({len(done.fetched)} fetched, {len(done.present)} there already), all sums right"
