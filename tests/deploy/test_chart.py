@@ -182,9 +182,12 @@ def test_the_extender_only_reads(manifests):
 
 
 @needs_helm
-def test_an_extender_that_binds_may_bind_and_nothing_more():
+def test_an_extender_that_binds_may_bind_and_call_binds_off_and_nothing_more():
     objects = render("scheduler.enabled=false", "extender.enabled=true", "extender.bind=true")
-    assert granted(objects, "foresail-extender") == READ | {("", "pods/binding", "create")}
+    assert granted(objects, "foresail-extender") == READ | {
+        ("", "pods/binding", "create"),
+        ("", "pods/status", "patch"),
+    }
     assert started(objects)[0][-1] == "--bind"
 
 

@@ -30,11 +30,14 @@ class Server:
         self.binds: list[tuple[str, str]] = []
         self.live: LiveScheduler
         self._script = list(script)
+        self._version = 1
 
     async def __call__(self, request: web.Request) -> web.Response:
         name = request.path.split("/")[6] if "/pods/" in request.path else ""
-        if request.method == "GET":
-            return web.json_response({"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {}})
+        if request.method in {"GET", "PATCH"} and name:
+            self._version += request.method == "PATCH"
+            about = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version)}
+            return web.json_response({"metadata": about, "spec": {}})
         if not request.path.endswith("/binding"):
             return web.json_response({})
         self.binds.append((name, (await request.json())["target"]["name"]))

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
 from foresail.live.client import Client, Object
+from foresail.live.conditions import SCHEDULER_ERROR, touch
 from foresail.live.errors import ApiError, ClusterError, Conflict, Forbidden, NotFound, Unauthorized, Unreachable
+from foresail.logs import get_logger
 from foresail.traces.kubernetes_values import GPU_DEVICES
 
 _FIRST_PAUSE_S = 0.1
 _MOST_PAUSE_S = 5.0
 ATTEMPTS = 6
+_MOST_CHANGES = 6
+"""Attempts that are repeated at once, and not counted, because the pod had changed since it was last read."""
 
 
 class PodName(Protocol):
@@ -53,12 +57,30 @@ class Bind:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A pod as it was found."""
+
+    version: str
+    ended: Bind | None = None
+    """What has become of it; None if it still waits."""
+    pod: Object = field(default_factory=dict)
+
+    @property
+    def is_hidden(self) -> bool:
+        """We may not read it."""
+        return self.ended is not None and self.ended.ending is Ending.FAILED
+
+
 class Binder:
     """Carries bindings to the API server.
 
     The pod's uid is a precondition and the API server binds a pod once, so asking again is harmless. After an answer
     that may have been lost the pod is read before anything else is done: its room is given back only when it is certain
-    that the pod is not on the node.
+    that the pod is not on the node, and will not be.
+
+    The network may deliver a request long after its sender has stopped waiting. So the pod's version is a precondition
+    too, and before a bind ends as failed while a request of it may still arrive, the pod is given a new version.
     """
 
     def __init__(self, api: Client, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -66,56 +88,93 @@ class Binder:
         self._sleep = sleep
 
     async def bind(
-        self, pod: PodName, node: str, devices: tuple[int, ...] = (), *, obstacle: Callable[[], str] = lambda: ""
+        self,
+        pod: PodName,
+        node: str,
+        devices: tuple[int, ...] = (),
+        *,
+        version: str = "",
+        obstacle: Callable[[], str] = lambda: "",
     ) -> Bind:
         """Bind, and find out how it ended; only a cancellation leaves that open.
 
-        `obstacle` is asked before every attempt: what speaks against it now, empty if nothing does.
+        `version` is the pod's resourceVersion as last heard of. An old one costs a read and a second request, none at
+        all a read before the first: a request without a version could never be called off. `obstacle` is asked before
+        every attempt: what speaks against it now, empty if nothing does.
         """
-        body = binding(pod, node, devices)
+        if why := obstacle():
+            return Bind(Ending.FAILED, why)
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        why = ""
-        for attempt in range(ATTEMPTS):
-            if against := obstacle():
-                if not attempt:
-                    return Bind(Ending.FAILED, against)
+        seen = _Seen(version) if version else await self._look(pod, path, node)
+        attempt = changes = 0
+        adrift = False  # whether a request for the version last seen may still arrive
+        while seen.ended is None and attempt < ATTEMPTS:
+            if attempt + changes and (against := obstacle()):
                 why = against
                 break
             try:
-                await self._api.post(f"{path}/binding", body)
+                await self._api.post(f"{path}/binding", binding(pod, node, devices, seen.version))
             except ClusterError as error:
                 why = str(error)
-                ended = await self._look(pod, path, node)
-                if ended is not None:
-                    return ended
-                if not may_pass(error):
-                    return Bind(Ending.FAILED, why)
+                asked, seen = seen.version, await self._look(pod, path, node)
+                has_changed = seen.version != asked
+                adrift = (adrift or _may_arrive(error)) and (seen.is_hidden or not has_changed)
+                if seen.ended is not None or not may_pass(error):
+                    break
+                if isinstance(error, Conflict) and has_changed and changes < _MOST_CHANGES:
+                    changes += 1
+                    continue
                 await self._sleep(pause_s(attempt, error))
+                attempt += 1
             else:
                 return Bind(Ending.BOUND)
-        # What was not answered may have had its effect during the pause.
-        return await self._look(pod, path, node) or Bind(Ending.FAILED, why)
+        if adrift:
+            seen = await self._call_off(pod, path, node, seen, why)
+        return seen.ended or Bind(Ending.FAILED, why)
 
-    async def _look(self, pod: PodName, path: str, node: str) -> Bind | None:
-        """What has become of the pod; None if it still waits. Asks until there is an answer."""
+    async def _call_off(self, pod: PodName, path: str, node: str, seen: _Seen, why: str) -> _Seen:
+        """Make sure that nothing which is still on its way can bind the pod: that the pod has another version than it
+        was asked to be bound at, whoever gave it that. Asks until there is an answer; returns the pod as it is then.
+        """
+        asked, attempt, error = seen.version, 0, ClusterError("")
+        while not seen.is_hidden:
+            error = ClusterError(f"PATCH {path}/status: the pod's version has stayed as it was")
+            try:
+                # Its version is a precondition here too, so a pod that was bound meanwhile is left as it is.
+                seen = _seen(await self._api.patch(f"{path}/status", touch(seen.pod, SCHEDULER_ERROR, why)), pod, node)
+            except ClusterError as refusal:
+                error, seen = refusal, await self._look(pod, path, node)
+            if not seen.is_hidden and seen.version != asked:
+                return seen
+            if not may_pass(error):
+                break
+            await self._sleep(pause_s(attempt, error))
+            attempt += 1
+        said = seen.ended.why if seen.ended is not None else str(error)
+        get_logger().warning("bind_not_called_off", pod=f"{pod.namespace}/{pod.name}", node=node, why=said)
+        return seen
+
+    async def _look(self, pod: PodName, path: str, node: str) -> _Seen:
+        """What has become of the pod. Asks until there is an answer."""
         attempt = 0
         while True:
             try:
                 found = await self._api.get(path)
             except NotFound:
-                return Bind(Ending.GONE, "the pod was deleted")
+                return _Seen("", Bind(Ending.GONE, "the pod was deleted"))
             except (Forbidden, Unauthorized) as error:
-                return Bind(Ending.FAILED, str(error))
+                return _Seen("", Bind(Ending.FAILED, str(error)))
             except ClusterError as error:
                 await self._sleep(pause_s(attempt, error))
                 attempt += 1
             else:
-                return _ended(found, pod.uid, node)
+                return _seen(found, pod, node)
 
 
-def binding(pod: PodName, node: str, devices: tuple[int, ...]) -> dict[str, Any]:
-    """The Binding object; its annotations are copied to the pod."""
+def binding(pod: PodName, node: str, devices: tuple[int, ...], version: str) -> dict[str, Any]:
+    """The Binding object; its annotations are copied to the pod. Uid and version are preconditions."""
     metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    metadata["resourceVersion"] = version
     if devices:
         metadata["annotations"] = {GPU_DEVICES: ",".join(map(str, devices))}
     return {
@@ -124,6 +183,10 @@ def binding(pod: PodName, node: str, devices: tuple[int, ...]) -> dict[str, Any]
         "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
+
+
+def _seen(found: Object, pod: PodName, node: str) -> _Seen:
+    return _Seen(found["metadata"]["resourceVersion"], _ended(found, pod.uid, node), found)
 
 
 def _ended(found: Object, uid: str, node: str) -> Bind | None:
@@ -151,3 +214,8 @@ def may_pass(error: ClusterError) -> bool:
     if isinstance(error, Unreachable | Conflict):
         return True
     return isinstance(error, ApiError) and (error.status == 429 or error.status >= 500)
+
+
+def _may_arrive(error: ClusterError) -> bool:
+    """Whether a request may have an effect yet: nobody answered, or one who does not know what becomes of it."""
+    return not isinstance(error, ApiError) or error.status >= 500

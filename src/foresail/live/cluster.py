@@ -212,7 +212,11 @@ class LiveCluster:
             if ended is None:
                 started_s = time.perf_counter()  # volumes take as long as others take to make them
                 ended = await self._binder.bind(
-                    cached, placement.node, placement.devices, obstacle=lambda: self._obstacle(aim)
+                    cached,
+                    placement.node,
+                    placement.devices,
+                    version=self.cache.pods.get(cached.uid, cached).version,
+                    obstacle=lambda: self._obstacle(aim),
                 )
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the pod must not be lost
             get_logger().exception("bind_broke", pod=pod.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from foresail.live.client import Client, Object
 from foresail.live.errors import ApiError, ClusterError, Conflict, Forbidden, NotFound, Unauthorized
@@ -12,6 +12,7 @@ from foresail.live.pods import CachedPod
 from foresail.logs import get_logger
 
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
+_TYPE = "PodScheduled"
 _WRITERS = 4
 _PAUSE_S = 1.0
 _REFUSED_PAUSE_S = 5.0
@@ -102,10 +103,35 @@ class Conditions:
 
 
 def _patch(uid: str, told: Told, *, is_new: bool) -> Object:
+    # The uid is a precondition: a pod of the same name that came later is none of our business.
+    return {"metadata": {"uid": uid}, "status": {"conditions": [_condition(told, is_new=is_new)]}}
+
+
+def _condition(told: Told, *, is_new: bool) -> Object:
     reason, message = told
-    condition: Object = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    condition: Object = {"type": _TYPE, "status": "False", "reason": reason, "message": message}
     if is_new:
         # When it began to be so, not when the words last changed.
-        condition["lastTransitionTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    # The uid is a precondition: a pod of the same name that came later is none of our business.
-    return {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+        condition["lastTransitionTime"] = _text(datetime.now(UTC))
+    return condition
+
+
+def touch(pod: Object, reason: str, message: str) -> Object:
+    """A patch of a waiting pod's status that gives it a new version, unless it has one already.
+
+    What the pod was told stays, whoever told it; one that was told nothing yet is told this.
+    """
+    there: Object = next((one for one in pod.get("status", {}).get("conditions") or () if one["type"] == _TYPE), {})
+    waits = there.get("status") == "False"
+    condition: Object = {"type": _TYPE} if waits else _condition((reason, message), is_new=True)
+    now = datetime.now(UTC)
+    # A patch that changes nothing leaves the version as it is, and times are whole seconds.
+    if there.get("lastProbeTime") == _text(now):
+        now += timedelta(seconds=1)
+    condition["lastProbeTime"] = _text(now)
+    about = {name: pod["metadata"][name] for name in ("uid", "resourceVersion")}
+    return {"metadata": about, "status": {"conditions": [condition]}}
+
+
+def _text(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -77,7 +77,7 @@ async def run(service: Service, on_listening: Callable[[ServerSettings], None] |
             is_ready=synced.is_set,
             problem=watches.problem,
             changed=news.next_change,
-            bind=_binder(api) if service.extender.binds else None,
+            bind=binder(api, cache) if service.extender.binds else None,
             prefix=service.prefix,
         )
 
@@ -101,11 +101,18 @@ async def run(service: Service, on_listening: Callable[[ServerSettings], None] |
             at.close()
 
 
-def _binder(api: Client) -> Bind:
-    binder = Binder(api)
+def binder(api: Client, cache: Cache) -> Bind:
+    """Binds for kube-scheduler, which books the room of a pod anew as soon as it hears of a failure: no request may
+    arrive after that.
+
+    It tells the pod's uid and not its version, so that is taken from the cache. A pod that kube-scheduler's watch knew
+    of before ours is read first.
+    """
+    carrier = Binder(api)
 
     async def bind(pod: PodRef, node: str, devices: tuple[int, ...]) -> None:
-        ended = await binder.bind(pod, node, devices)
+        known = cache.pods.get(pod.uid)
+        ended = await carrier.bind(pod, node, devices, version=known.version if known is not None else "")
         if ended.ending is not Ending.BOUND:
             raise ClusterError(ended.why)
 

@@ -16,7 +16,14 @@ from aiohttp import web
 from yarl import URL
 
 _PASSED_ON = ("Content-Type", "Retry-After")
-_REASONS = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+_REASONS = {
+    403: "Forbidden",
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+}
 
 
 class Ask(NamedTuple):
@@ -52,7 +59,9 @@ class Fault:
     answer_late_s: float = 0.0
     """After the API server was asked: a time-out for the caller, though the request had its effect."""
     drop: str = ""
-    """"before" the API server is asked, "after" it has answered, or "while" it is being asked."""
+    """"before" the API server is asked, "after" it has answered, or "while" the request is still on its way: the
+    caller hears nothing after `answer_late_s`, the API server of the request after `wait_s`.
+    """
     cut_after_lines: int = -1
     """Of a watch: break the connection in the middle of the line after so many."""
     expire_after_lines: int = -1
@@ -72,6 +81,8 @@ class Storm:
     rate: float = 0.25
     timeout_s: float = 1.0
     """What a caller waits for an answer; slower answers come a little after that."""
+    late: bool = True
+    """Whether binds may arrive seconds after the caller has stopped waiting for an answer."""
     over: bool = False
     count: int = 0
     """How many requests have met a fault."""
@@ -106,10 +117,17 @@ class Storm:
             return [*refusals, *lost, Fault(410)]
         if kind in {"bind", "delete", "volume"}:
             hung = Fault(answer_late_s=self.timeout_s + 0.2)
-            return [*refusals, *lost, Fault(drop="after"), Fault(drop="while", wait_s=soon_s), Fault(409), hung]
+            late = [late_delivery(self._random, self.timeout_s)] if kind == "bind" and self.late else []
+            soon = Fault(drop="while", wait_s=soon_s)
+            return [*refusals, *lost, Fault(drop="after"), soon, Fault(409), hung, *late]
         if kind in {"condition", "lease"}:
             return [*refusals, *lost, Fault(409)]
         return [*refusals, *lost]
+
+
+def late_delivery(rng: random.Random, timeout_s: float) -> Fault:
+    """A broken connection or a time-out for the caller, who may be through with the matter when the request arrives."""
+    return Fault(drop="while", wait_s=rng.uniform(0.5, 4.0), answer_late_s=rng.choice([0.0, timeout_s + 0.2]))
 
 
 Script = Callable[[Ask], Fault | Awaitable[Fault]]
@@ -125,6 +143,8 @@ class Proxy:
         """Every bind that was asked for, in order."""
         self.bound: list[Bound] = []
         """Every bind that the API server has answered with 201, whether or not its caller got to know."""
+        self.too_late: list[Ask] = []
+        """Binds of which their caller had heard nothing, and that the API server has refused when they arrived."""
         self.evicted: list[str] = []
         """Uids of the pods whose deletion the API server has agreed to, whether or not its caller got to know."""
         self.is_cut = False
@@ -173,6 +193,11 @@ class Proxy:
             answer.close()
         return len(watching)
 
+    async def delivered(self) -> None:
+        """Until all that is on its way now has arrived."""
+        if self._late:
+            await asyncio.wait(self._late)
+
     # --- requests --------------------------------------------------------------------------------------------------
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -195,6 +220,7 @@ class Proxy:
         fault = said if isinstance(said, Fault) else await said
         if fault.drop == "while":
             self._later(self._pass_on_late(ask, request, body, fault.wait_s))
+            await asyncio.sleep(fault.answer_late_s)
             return _drop(request)
         if fault.wait_s:
             await asyncio.sleep(fault.wait_s)
@@ -225,7 +251,9 @@ class Proxy:
     async def _pass_on_late(self, ask: Ask, request: web.BaseRequest, body: bytes, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
         with suppress(aiohttp.ClientError, OSError):
-            await self._pass_on(ask, request, body)
+            status, _, _ = await self._pass_on(ask, request, body)
+            if ask.kind == "bind" and status == 409:
+                self.too_late.append(ask)
 
     async def _pass_on(self, ask: Ask, request: web.BaseRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
         async with self._asked(request, body) as answer:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.live.faults.gangs import gangs, gangs_killed
 from tests.live.faults.preemption import preemption, preemption_killed
-from tests.live.faults.proxy import NO_FAULT, Ask, Fault, Script, Storm
+from tests.live.faults.proxy import NO_FAULT, Ask, Fault, Script, Storm, late_delivery
 from tests.live.faults.replicas import TIMEOUT_S, Replica
 from tests.live.faults.stage import Stage, kill_at, stage, until
 from tests.live.faults.volumes import volumes, volumes_killed
@@ -69,6 +69,33 @@ async def partition(lab: Lab, folder: Path, seed: int) -> None:
         await on.run.churn(pods[10:])
         replica.proxy.mend()
         await on.end(replica)
+
+
+async def late(lab: Lab, folder: Path, seed: int) -> None:
+    """Binds arrive seconds after they were given up, when other pods want, and have, the room."""
+    async with stage(lab, folder, "late", seed) as on:
+        await on.run.make_nodes(3)
+        rng, over = on.run.rng, False
+        given_up: set[str] = set()
+        """Uids of pods with a bind on its way; the next attempt is refused for good, which ends the bind."""
+
+        def script(ask: Ask) -> Fault:
+            if ask.kind != "bind":
+                return NO_FAULT
+            if ask.uid in given_up:
+                given_up.discard(ask.uid)
+                return Fault(403)
+            if over or rng.random() > 0.5:
+                return NO_FAULT
+            given_up.add(ask.uid)
+            return late_delivery(rng, TIMEOUT_S)
+
+        replica = await on.field.replica(on.ours, script)
+        # Far more than there is room for, so that somebody always waits for what is given back.
+        await on.run.churn(on.run.plan_pods(50, [on.ours]), gap_s=0.02)
+        over = True
+        await on.end(replica)
+        assert replica.proxy.too_late
 
 
 # --- nodes that vanish -----------------------------------------------------------------------------------------------
@@ -206,7 +233,8 @@ async def replicas(lab: Lab, folder: Path, seed: int) -> None:
         await on.run.make_nodes(5)
         pods = on.run.plan_pods(36, [on.ours])
         way = ["kill", "cut off", "stop"][seed % 3]
-        weather = Storm(seed, rate=0.05, timeout_s=TIMEOUT_S)
+        # A leader that dies cannot call off what it has sent.
+        weather = Storm(seed, rate=0.05, timeout_s=TIMEOUT_S, late=False)
         pair = [await on.field.replica(on.ours, weather, lease=on.ours) for _ in range(2)]
         await until(lambda: any(one.leads for one in pair))
         leader, other = sorted(pair, key=lambda one: not one.leads)
@@ -272,6 +300,7 @@ STORIES: dict[str, tuple[Story, int]] = {
     "storm": (storm, 40),
     "cuts": (cuts, 16),
     "partition": (partition, 12),
+    "late": (late, 10),
     "vanishing": (vanishing, 24),
     "crowd": (crowd, 12),
     "kube": (kube, 8),

@@ -50,6 +50,8 @@ class Stage:
             proxy.is_calm = True
         for name in sorted(self.run.gated):
             await self.run.open_gate(name)
+        # What is still on its way can do harm yet.
+        await asyncio.gather(*(proxy.delivered() for proxy in self.field.proxies))
         assert all(replica.runs for replica in replicas)
         processes = [replica.process for replica in replicas]
         await settle(self.run, self.truth, processes, judged=judged or [self.ours], check=check, within_s=within_s)
