@@ -127,7 +127,7 @@ class Storm:
 
 def late_delivery(rng: random.Random, timeout_s: float) -> Fault:
     """A broken connection or a time-out for the caller, who may be through with the matter when the request arrives."""
-    return Fault(drop="while", wait_s=rng.uniform(0.5, 4.0), answer_late_s=rng.choice([0.0, timeout_s + 0.2]))
+    return Fault(drop="while", wait_s=rng.uniform(0.1, 4.0), answer_late_s=rng.choice([0.0, timeout_s + 0.2]))
 
 
 Script = Callable[[Ask], Fault | Awaitable[Fault]]
