@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from tests.live.console import until
 
 from foresail.lab.errors import LabError
 from foresail.lab.processes import ProcessId, kill, last_lines, launch, marked, running, start_ticks
@@ -40,6 +43,25 @@ def test_killing_what_is_gone_is_no_error(tmp_path):
     process = launch_sleeper(tmp_path, "test-mark-5")
     kill([process])
     assert kill([process]) == []
+
+
+def test_a_zombie_whose_threads_still_hold_a_port_is_ended_too(tmp_path):
+    script = (
+        "import ctypes, socket, threading, time\n"
+        "at = socket.create_server(('127.0.0.1', 0))\n"
+        "threading.Thread(target=time.sleep, args=[600]).start()\n"
+        "print(at.getsockname()[1], flush=True)\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    log = tmp_path / "log"
+    process = launch([sys.executable, "-c", script], log=log, lab_id="test-mark-6", folder=tmp_path)
+    until(lambda: log.read_text() and not process.alive)
+    port = int(log.read_text())
+    with pytest.raises(OSError, match="in use"):
+        socket.create_server(("127.0.0.1", port))
+    assert process.is_there
+    assert kill([process]) == []
+    socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_a_program_that_ends_at_once_shows_what_it_said(tmp_path):

@@ -25,7 +25,7 @@ class _Call:
 
     lane: Lane
     seen: tuple[int, int] = (0, 0)
-    """Members that wait, and members that must: when that was another number last, the gang had changed."""
+    """How many members waited, and how many must, when they were last counted."""
     since_s: float = NEVER_S
     """When it first changed after it was told last; never, if it has not."""
     due_s: float = NEVER_S

@@ -33,16 +33,21 @@ class ProcessId:
     def alive(self) -> bool:
         return start_ticks(self.pid) == self.start_ticks
 
+    @property
+    def is_there(self) -> bool:
+        """Alive, or a zombie: that may have threads yet, which keep its files and ports."""
+        return start_ticks(self.pid, zombie=True) == self.start_ticks
 
-def start_ticks(pid: int) -> int | None:
-    """When a process started; None if there is none, or if it is a zombie."""
+
+def start_ticks(pid: int, *, zombie: bool = False) -> int | None:
+    """When a process started; None if there is none, or only a `zombie` and that does not count."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     # The name in parentheses may hold spaces and parentheses itself.
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    return None if fields[0] in "ZX" and not zombie else int(fields[19])
 
 
 def launch(command: Sequence[str | Path], *, log: Path, lab_id: str, folder: Path) -> ProcessId:
@@ -94,24 +99,24 @@ def running(lab_id: str, command: Sequence[str | Path]) -> ProcessId | None:
 
 
 def kill(processes: Iterable[ProcessId], *, within_s: float = _GONE_S) -> list[ProcessId]:
-    """End processes at once; returns those still there after the time given."""
+    """End processes at once, and wait until their ports are free; returns those still there after the time given."""
     watched: dict[ProcessId, int] = {}
     deadline = time.monotonic() + within_s
+    left = []
     try:
         for process in processes:
             with suppress(ProcessLookupError):
                 # A pidfd stays with the process it was opened for, so the check after it holds until the signal.
-                descriptor = os.pidfd_open(process.pid)
-                watched[process] = descriptor
-                if process.alive:
+                watched[process] = descriptor = os.pidfd_open(process.pid)
+                if process.is_there:
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         for process, descriptor in watched.items():
-            left_s = max(0.0, deadline - time.monotonic())
-            if process.alive:
+            if process.is_there:
                 poll = select.poll()
-                poll.register(descriptor, select.POLLIN)
-                poll.poll(left_s * 1000)
-        return [process for process in watched if process.alive]
+                poll.register(descriptor, select.POLLIN)  # readable once the last thread has ended
+                if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                    left.append(process)
+        return left
     finally:
         for descriptor in watched.values():
             os.close(descriptor)
