@@ -111,17 +111,21 @@ async def vanishing(lab: Lab, folder: Path, seed: int) -> None:
         held: dict[str, asyncio.Event] = {}
         script = _holds_binds(on, held, lambda: replica)
         replica = await on.field.replica(on.ours, script)
+        here = set(on.run.nodes)
         work = asyncio.create_task(on.run.churn(on.run.plan_pods(30, [on.ours])))
         for _ in range(4):
             await until(lambda: held or work.done())
             if not held:
                 break
             name = on.run.rng.choice(sorted(held))
-            await on.run.api.delete(f"{NODES}/{name}")
+            if name in here:  # a bind may also be held that was sent before word came that the node is gone
+                await on.run.api.delete(f"{NODES}/{name}")
+                here.remove(name)
             if on.run.rng.random() < 0.5:
                 await until(lambda name=name: name not in replica.process.live.cache.table.row_of)
             if on.run.rng.random() < 0.7:
                 await on.run.api.post(NODES, on.run.nodes[name])
+                here.add(name)
                 await until(lambda name=name: name in replica.process.live.cache.table.row_of)
                 # Whoever waits may take the room of the pod whose bind is still on its way.
                 await asyncio.sleep(0.1)
