@@ -142,7 +142,9 @@ def test_members_are_told_for_how_many_more_they_wait(lab: Lab, form: str):
                 while names[3] not in dict(await running.events("Scheduled")):
                     await asyncio.sleep(0.1)
             said = [event for event in await running.events("FailedScheduling") if event[0] in names]
-            assert sorted(said) == sorted([(name, two) for name in names[:2]] + [(name, one) for name in names[:3]])
+            assert len(said) == len(set(said))
+            # On a slow machine there may be a second between the first two members, and another number told.
+            assert {*((name, two) for name in names[:2]), *((name, one) for name in names[:3])} <= set(said)
 
     asyncio.run(live())
 
