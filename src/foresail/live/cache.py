@@ -14,7 +14,7 @@ from foresail.live.gangs import Gangs, gang_name, group_name
 from foresail.live.handlers import GroupHandler, NodeHandler, ObjectHandler, PodHandler
 from foresail.live.kinds import KINDS
 from foresail.live.listener import Listener
-from foresail.live.pods import MOST_DEVICES, CachedPod, PodReader, uid_of
+from foresail.live.pods import MOST_DEVICES, CachedPod, PodReader, discard, uid_of
 from foresail.live.unreadable import Unreadable
 from foresail.live.volume_books import VolumeBooks
 from foresail.live.watch import Handler
@@ -214,10 +214,7 @@ class Cache:
 
     def _unlist(self, pod: CachedPod) -> None:
         if pod.stands:
-            here = self._on_node[pod.node]
-            del here[pod.uid]
-            if not here:
-                del self._on_node[pod.node]
+            discard(self._on_node, pod.node, pod.uid)
         self._gangs.leave(pod)
 
     def _book(self, cached: CachedPod) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from foresail.core.spec import Gang
-from foresail.live.pods import CachedPod
+from foresail.live.pods import CachedPod, discard
 from foresail.traces.kubernetes_gangs import NO_LIMITS, PLAIN, GangName, Limits, pod_group
 from foresail.traces.kubernetes_values import Object
 
@@ -27,11 +27,7 @@ class Gangs:
 
     def leave(self, pod: CachedPod) -> None:
         if pod.gang is not None:
-            name = gang_name(pod.gang)
-            members = self._members[name]
-            del members[pod.uid]
-            if not members:
-                del self._members[name]
+            discard(self._members, gang_name(pod.gang), pod.uid)
 
     def members(self, gang: str) -> Collection[str]:
         """Uids of all pods of a gang, wherever they stand, in the order in which they came."""

@@ -297,3 +297,12 @@ def _granted(container: Object, state: Mapping[str, Any] | None, *, refused: boo
             except QuantityError as error:
                 raise RequestError(f"the status of a container: {name} {error}") from None
     return {**container, "resources": {**resources, "requests": largest}}
+
+
+def discard(index: dict[str, dict[str, None]], key: str, uid: str) -> None:
+    """Take a pod out of an index of pods by node or by gang; no key is left without pods."""
+    listed = index.get(key)
+    if listed is not None:
+        listed.pop(uid, None)
+        if not listed:
+            del index[key]
