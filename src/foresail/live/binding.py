@@ -102,14 +102,12 @@ class Binder:
         all a read before the first: a request without a version could never be called off. `obstacle` is asked before
         every attempt: what speaks against it now, empty if nothing does.
         """
-        if why := obstacle():
-            return Bind(Ending.FAILED, why)
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         seen = _Seen(version) if version else await self._look(pod, path, node)
-        attempt = changes = 0
+        why, attempt, changes = "", 0, 0
         adrift = False  # whether a request for the version last seen may still arrive
         while seen.ended is None and attempt < ATTEMPTS:
-            if attempt + changes and (against := obstacle()):
+            if against := obstacle():
                 why = against
                 break
             try:
