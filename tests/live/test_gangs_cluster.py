@@ -125,7 +125,7 @@ def test_a_member_whose_group_does_not_exist_says_so_until_it_does(lab: Lab, for
 def test_members_are_told_for_how_many_more_they_wait(lab: Lab, form: str):
     gang = f"few-{FORMS.index(form) if form else 'plain'}"
     names = [f"{gang}-{number}" for number in range(4)]
-    two, one = (f"waiting for {more} more of the 4 pods of gang default/{gang}" for more in (2, 1))
+    three, two, one = (f"waiting for {more} more of the 4 pods of gang default/{gang}" for more in (3, 2, 1))
 
     async def live() -> None:
         async with at_work(lab, form) as running:
@@ -143,8 +143,9 @@ def test_members_are_told_for_how_many_more_they_wait(lab: Lab, form: str):
                     await asyncio.sleep(0.1)
             said = [event for event in await running.events("FailedScheduling") if event[0] in names]
             assert len(said) == len(set(said))
-            # On a slow machine there may be a second between the first two members, and another number told.
-            assert {*((name, two) for name in names[:2]), *((name, one) for name in names[:3])} <= set(said)
+            wanted = {*((name, two) for name in names[:2]), *((name, one) for name in names[:3])}
+            # On a slow machine there may be a second between the first two members, and the first was told of three.
+            assert set(said) in (wanted, wanted | {(names[0], three)})
 
     asyncio.run(live())
 
