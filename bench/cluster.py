@@ -22,11 +22,11 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from foresail.kube.api.client import Client
+from foresail.kube.api.connect import find_connection
+from foresail.kube.api.errors import ApiError
+from foresail.kube.api.watch import Watch
 from foresail.lab import Lab, components
-from foresail.live.client import Client
-from foresail.live.connect import find_connection
-from foresail.live.errors import ApiError
-from foresail.live.watch import Watch
 
 NODES, PODS = 1000, 3000
 ROUNDS = int(os.environ.get("ROUNDS", "3"))

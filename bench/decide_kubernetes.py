@@ -18,7 +18,7 @@ from foresail.core.kubernetes import KubernetesPod, PodTerm, Requirement, Select
 from foresail.core.model import Placement
 from foresail.core.spec import NodeSpec, PodSpec
 from foresail.core.table import NodeTable
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles.load import load_profile
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 ZONES = 10

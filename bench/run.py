@@ -37,7 +37,7 @@ Figures = dict[str, float | str]
 
 def openb_files(name: str) -> tuple[Path, Path] | None:
     """The public trace where it can be found, else nothing."""
-    from foresail.traces.get import openb_folder
+    from foresail.traces.openb.get import openb_folder
 
     beside = ROOT.parent / "shared" / "data" / "openb" / "csv"
     folder = beside if beside.is_dir() else openb_folder()
@@ -67,8 +67,8 @@ def run_command(*words: str, **environment: str) -> float:
 
 
 def warm_run(scratch: Path) -> Figures:
-    from foresail.policies.profiles import load_profile
-    from foresail.sim.openb import run_openb
+    from foresail.policies.profiles.load import load_profile
+    from foresail.sim.protocols.openb import run_openb
     from foresail.traces.trace import load
 
     nodes, pods = default_files(scratch)
@@ -105,8 +105,8 @@ def cold_command(scratch: Path) -> Figures:
 
 
 def expected_runs(_scratch: Path) -> Figures:
-    from foresail.policies.profiles import load_profile
-    from foresail.sim.openb import run_openb
+    from foresail.policies.profiles.load import load_profile
+    from foresail.sim.protocols.openb import run_openb
     from foresail.traces.trace import load
 
     if openb_files("default") is None:
@@ -125,10 +125,10 @@ def expected_runs(_scratch: Path) -> Figures:
 _MILLION = """
 import sys, time
 start_s = time.perf_counter()
-from foresail.policies.profiles import load_profile
-from foresail.sim.openb import run_openb
+from foresail.policies.profiles.load import load_profile
+from foresail.sim.protocols.openb import run_openb
 from foresail.traces.trace import load
-from foresail.traces.openb import read_nodes
+from foresail.traces.openb.read import read_nodes
 trace = load(sys.argv[1], sys.argv[2])
 asked = sum(int(trace.workload.specs[i].gpu_count * trace.workload.specs[i].gpu_milli * n)
             for i, n in enumerate(__import__("numpy").bincount(trace.workload.spec_of)))
@@ -161,9 +161,9 @@ def decisions(_scratch: Path) -> Figures:
     from foresail.core.decide import decide
     from foresail.core.model import Placement, Pod
     from foresail.core.table import NodeTable
-    from foresail.policies.profiles import load_profile
-    from foresail.sim.metrics import Meter
-    from foresail.traces.generate import GenerateSettings, generate
+    from foresail.policies.profiles.load import load_profile
+    from foresail.sim.meter import Meter
+    from foresail.traces.generate.generate import GenerateSettings, generate
 
     unmeasured, measured = 2_000, 3_000
     figures: Figures = {}
@@ -210,7 +210,7 @@ def parity(scratch: Path) -> Figures:
     """Random decisions of a real kube-scheduler, computed again."""
     from foresail.parity.compare import compare_file
     from foresail.parity.lab import record
-    from foresail.policies.profiles import load_profile
+    from foresail.policies.profiles.load import load_profile
 
     recorded = scratch / "decisions.jsonl"
     record(recorded, pods=10_000, clusters=200, seed=2026)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from foresail.traces.get import OPENB_NODES, openb_folder
+from foresail.traces.openb.get import OPENB_NODES, openb_folder
 
+pytest_plugins = ["tests.experiments.small_experiments", "tests.kube.scripted_server", "tests.results.made_up_runs"]
 BESIDE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

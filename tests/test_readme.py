@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from foresail.cli.main import app
 from foresail.policies import forget_packages
-from foresail.policies.profiles import load_profile
-from foresail.report.results import read_run
-from foresail.sim.openb import run_openb
+from foresail.policies.profiles.load import load_profile
+from foresail.results.folder import read_run
+from foresail.sim.protocols.openb import run_openb
 from foresail.traces.trace import load
 
 ROOT = Path(__file__).resolve().parents[1]

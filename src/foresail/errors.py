@@ -6,7 +6,7 @@
     ├── PolicyError          a policy raised, or returned scores that are no scores
     ├── ResultsError         a results folder that cannot be written, read or resumed
     ├── LabError             a part of the lab that is missing or does not start; stands in foresail.lab.errors
-    └── ClusterError         a cluster that cannot be reached, or that refuses; stands in foresail.live.errors
+    └── ClusterError         a cluster that cannot be reached, or that refuses; stands in foresail.kube.api.errors
         ├── Unreachable      no answer: refused connection, name, certificate, timeout
         └── ApiError         an answer other than 2xx: Unauthorized, Forbidden, NotFound, Conflict, Gone, …
 

@@ -5,9 +5,9 @@ from typer.testing import CliRunner
 
 from foresail.cli.report import report
 from foresail.errors import ResultsError
-from foresail.report.frames import SCHEMAS
-from foresail.report.results import write_run
-from foresail.sim.result import RunResult
+from foresail.results.folder import write_run
+from foresail.results.frames import SCHEMAS
+from foresail.results.result import RunResult
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from foresail.cli.trace import app
 from foresail.errors import InputError, OptionError
-from foresail.traces.explanations import EXPLANATIONS
+from foresail.traces.check.explanations import EXPLANATIONS
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn,8000,1024,2,T4\n"
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1,1,1,500\n"

@@ -14,9 +14,9 @@ from foresail.core.profile import Profile, UsedScore
 from foresail.core.spec import Gang, NodeSpec, PodSpec, Workload
 from foresail.core.table import CPU, NodeTable
 from foresail.policies import POLICIES
-from foresail.policies.devices import LeastSufficient
-from foresail.policies.fit import Fit
-from foresail.policies.profiles import load_profile
+from foresail.policies.plain.devices import LeastSufficient
+from foresail.policies.plain.fit import Fit
+from foresail.policies.profiles.load import load_profile
 
 NODES = [
     NodeSpec("a", 16_000, 64, 2, "T4", labels=(("rack", "r0"),)),

@@ -8,7 +8,7 @@ from foresail.core.kubernetes import KubernetesPod, PodTerm, Requirement, Select
 from foresail.core.model import Placement, Pod
 from foresail.core.spec import Gang, NodeSpec, PodSpec
 from foresail.core.table import NodeTable
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles.load import load_profile
 from foresail.testing import make_table
 
 GANG = Gang("g", 2)

@@ -12,7 +12,7 @@ from foresail.core.queue import Queue
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang, PodSpec
 from foresail.core.table import NodeTable
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles.load import load_profile
 from foresail.testing import make_table
 
 

@@ -13,10 +13,10 @@ from foresail.core.profile import Profile, UsedScore
 from foresail.core.spec import NodeSpec, PodSpec, Taint
 from foresail.core.table import NodeTable
 from foresail.errors import PolicyError
-from foresail.policies.best_fit import BestFit
-from foresail.policies.devices import LeastSufficient
-from foresail.policies.fit import Fit
-from foresail.policies.profiles import load_profile
+from foresail.policies.gpu_sharing.best_fit import BestFit
+from foresail.policies.plain.devices import LeastSufficient
+from foresail.policies.plain.fit import Fit
+from foresail.policies.profiles.load import load_profile
 
 GIB = 2**30
 LEAVING = KubernetesPod(terminating=True)

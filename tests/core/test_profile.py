@@ -8,11 +8,11 @@ import pytest
 from foresail.core.decide import decide
 from foresail.core.profile import Profile, UsedScore
 from foresail.errors import ForesailError, InputError, OptionError, PolicyError
-from foresail.policies.devices import LeastSufficient, MostFree
-from foresail.policies.dot_product import DotProduct
-from foresail.policies.fgd import Fgd
-from foresail.policies.profiles import load_profile
-from foresail.policies.random import Random
+from foresail.policies.gpu_sharing.dot_product import DotProduct
+from foresail.policies.gpu_sharing.fgd import Fgd
+from foresail.policies.plain.devices import LeastSufficient, MostFree
+from foresail.policies.plain.random import Random
+from foresail.policies.profiles.load import load_profile
 from foresail.testing import make_pod, make_table
 
 EXAMPLES = "examples: fgd, power:100+fgd:900, dot-product(dimension=share,norm=node)"

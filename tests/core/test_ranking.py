@@ -12,9 +12,9 @@ from foresail.core.ranking import best_first
 from foresail.core.spec import NodeSpec, PodSpec
 from foresail.core.table import NodeTable
 from foresail.errors import PolicyError
-from foresail.policies.devices import LeastSufficient
-from foresail.policies.fit import Fit
-from foresail.policies.profiles import load_profile
+from foresail.policies.plain.devices import LeastSufficient
+from foresail.policies.plain.fit import Fit
+from foresail.policies.profiles.load import load_profile
 
 
 def table_of(cpus_milli):

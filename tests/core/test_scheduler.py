@@ -11,10 +11,10 @@ from foresail.core.queue import NO_BACKOFF, Backoff, Queue
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang, PodSpec
 from foresail.errors import PolicyError
-from foresail.policies.best_fit import BestFit
-from foresail.policies.devices import LeastSufficient
-from foresail.policies.fit import Fit, Schedulable
-from foresail.policies.profiles import load_profile
+from foresail.policies.gpu_sharing.best_fit import BestFit
+from foresail.policies.plain.devices import LeastSufficient
+from foresail.policies.plain.fit import Fit, Schedulable
+from foresail.policies.profiles.load import load_profile
 from foresail.testing import make_table
 
 

@@ -7,7 +7,7 @@ from foresail.core.decide import decide
 from foresail.core.model import Placement, Pod
 from foresail.core.spec import NodeSpec, PodSpec, Workload
 from foresail.core.table import GPU, NodeTable
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles.load import load_profile
 
 MODELS = ("T4", "V100")
 node_specs = st.lists(

@@ -10,7 +10,7 @@ from foresail.core.kubernetes import HostPort, KubernetesNode, KubernetesPod, Po
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.spec import Gang, NodeSpec, PodSpec, Taint, Workload
 from foresail.core.table import NodeTable
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles.load import load_profile
 
 NAMES = [f"n{number}" for number in range(6)]
 IMAGES = (("app:1", 300 << 20), ("tool:2", 90 << 20))

@@ -10,9 +10,9 @@ import yaml
 
 from foresail import __version__
 from foresail.cli.main import app
+from foresail.kube.api.kinds import KINDS
 from foresail.lab import components
-from foresail.live.kinds import KINDS
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles.load import load_profile
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 CHART = DEPLOY / "chart"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from foresail.live.metrics import Metrics
-from foresail.traces import kubernetes_values
+from foresail.kube.objects import values as kubernetes_values
+from foresail.live.scheduler.metrics import Metrics
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs/reference"
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from foresail.core.model import Pod
-from foresail.live.cache import Cache
-from foresail.live.pods import CachedPod
-from foresail.policies.devices import LeastSufficient
+from foresail.live.cache.cache import Cache
+from foresail.live.cache.pods import CachedPod
+from foresail.policies.plain.devices import LeastSufficient
 
 OURS = "foresail"
 

@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from foresail.kube.api.kinds import KINDS
 from foresail.lab import Lab
 from foresail.lab.client import Api, ApiError
-from foresail.live.kinds import KINDS
 
 STREAM = Path(__file__).parent / "streams" / "busy.jsonl"
 GANGS_ON = (

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from foresail.kube.api.client import Client, Object
+from foresail.kube.api.connect import find_connection
 from foresail.lab import Lab
 from foresail.lab.client import Api
 from foresail.lab.fake_nodes import FAKE
-from foresail.live.client import Client, Object
-from foresail.live.connect import find_connection
-from foresail.live.run import Process, RunSettings
-from foresail.live.serving import ServerSettings
+from foresail.live.scheduler.run import Process, RunSettings
+from foresail.live.serving.server import ServerSettings
 
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.live.cluster import make_pod
 
 from foresail.live import events as module
+from foresail.live.cache.pods import PodReader
 from foresail.live.events import Events, _shortened
-from foresail.live.pods import PodReader
 
 PATH = "/apis/events.k8s.io/v1/namespaces/default/events"
 

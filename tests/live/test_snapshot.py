@@ -10,20 +10,20 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.shown import ZONE, by_name
+from tests.live.cache.test_recorded import TRUTH
 from tests.live.cluster import make_group, make_node, make_pod
-from tests.live.test_recorded import TRUTH
 
 from foresail.core.objects import ClusterObjects
 from foresail.errors import InputError
-from foresail.live.errors import Forbidden
-from foresail.live.kinds import KINDS
-from foresail.live.listing import filled, list_all, listed
+from foresail.kube.api.errors import Forbidden
+from foresail.kube.api.kinds import KINDS
+from foresail.kube.objects.cluster_objects import put_object, read_objects
+from foresail.kube.objects.pod import pod_spec_of
+from foresail.kube.objects.values import GANG, GANG_MIN, GPU_DEVICES, GPU_MILLI, POD_GROUP
+from foresail.live.cache.listing import filled, list_all, listed
 from foresail.live.snapshot import Choice, cluster_of, snapshot_of, take_snapshot
-from foresail.policies.devices import LeastSufficient
+from foresail.policies.plain.devices import LeastSufficient
 from foresail.traces.kubernetes import node_spec, read_nodes, read_pods
-from foresail.traces.kubernetes_objects import put_object, read_objects
-from foresail.traces.kubernetes_pod import pod_spec_of
-from foresail.traces.kubernetes_values import GANG, GANG_MIN, GPU_DEVICES, GPU_MILLI, POD_GROUP
 from foresail.traces.snapshot import KEPT, counts, kept, read_snapshot, write_snapshot
 
 SECRET = "hunter2"  # noqa: S105 - to look for it

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 from foresail.cli.main import app
 from foresail.core.explain import explain
 from foresail.core.model import Placement
+from foresail.experiments.what_if import WhatIfRequest, what_if
 from foresail.lab import Lab
 from foresail.lab.client import Api, ApiError
 from foresail.live.snapshot import cluster_of
 from foresail.policies.kubernetes import FILTERS
-from foresail.policies.profiles import load_profile
-from foresail.report.what_if import WhatIfRequest, what_if
+from foresail.policies.profiles.load import load_profile
 from foresail.traces.snapshot import read_snapshot
 
 pytestmark = pytest.mark.cluster

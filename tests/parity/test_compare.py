@@ -3,7 +3,7 @@
 import pytest
 
 from foresail.parity.compare import DECISION, FEASIBLE, FINAL, REASONS, compare_file
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles.load import load_profile
 
 
 def compare(path):

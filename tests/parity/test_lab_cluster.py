@@ -17,7 +17,7 @@ from foresail.lab import Lab
 from foresail.parity.compare import DECISION, FINAL, compare_file
 from foresail.parity.lab import record
 from foresail.policies.kubernetes import FILTERS, PLUGIN_OF_SCORE, kubernetes_profile
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles.load import load_profile
 
 pytestmark = pytest.mark.cluster
 

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from foresail.errors import InputError
+from foresail.kube.objects.pod import pod_spec_of
+from foresail.kube.objects.quantity import RequestError
 from foresail.parity.compare import compare_file
 from foresail.parity.recorded import counted_reasons
-from foresail.policies.profiles import load_profile
-from foresail.traces.kubernetes_pod import pod_spec_of
-from foresail.traces.quantity import RequestError
+from foresail.policies.profiles.load import load_profile
 
 
 @pytest.mark.parametrize(("name", "cases"), [("decisions.jsonl", 720), ("decisions-wide.jsonl", 960)])

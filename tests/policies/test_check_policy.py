@@ -6,7 +6,7 @@ import pytest
 from foresail.core.decide import decide
 from foresail.core.model import Placement
 from foresail.core.table import CPU
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles.load import load_profile
 from foresail.testing import check_policy, make_nodes, make_pod, make_table
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from foresail.policies.balanced import Balanced
-from foresail.policies.least_allocated import LeastAllocated
-from foresail.policies.most_allocated import MostAllocated
+from foresail.policies.plain.balanced import Balanced
+from foresail.policies.plain.least_allocated import LeastAllocated
+from foresail.policies.plain.most_allocated import MostAllocated
 from foresail.testing import make_nodes, make_pod
 
 

@@ -7,13 +7,13 @@ import pytest
 
 from foresail.core.model import Nodes, Placement
 from foresail.policies import policy
-from foresail.policies.best_fit import BestFit
-from foresail.policies.dot_product import DotProduct
-from foresail.policies.gpu_clustering import GpuClustering
-from foresail.policies.gpu_packing import GpuPacking
-from foresail.policies.power import Power
-from foresail.policies.random import Random
-from foresail.policies.simon import Simon
+from foresail.policies.gpu_sharing.best_fit import BestFit
+from foresail.policies.gpu_sharing.dot_product import DotProduct
+from foresail.policies.gpu_sharing.gpu_clustering import GpuClustering
+from foresail.policies.gpu_sharing.gpu_packing import GpuPacking
+from foresail.policies.gpu_sharing.power import Power
+from foresail.policies.gpu_sharing.simon import Simon
+from foresail.policies.plain.random import Random
 from foresail.testing import make_nodes, make_pod, make_table
 
 PARTLY_USED = [200, 1000, 1000, 500]

@@ -23,7 +23,7 @@ from foresail.policies import (
     policy,
     registered,
 )
-from foresail.policies.options import converted, options_of
+from foresail.policies.profiles.options import converted, options_of
 from foresail.testing import check_policy
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "my-policy"
@@ -199,7 +199,7 @@ def test_a_name_that_is_taken_is_refused_with_a_warning(packages):
     distribution(packages, "later-pack", {"mine": "later_pack:First"}, GOOD)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert type(policy("fgd")).__module__ == "foresail.policies.fgd"
+        assert type(policy("fgd")).__module__ == "foresail.policies.gpu_sharing.fgd"
         assert type(policy("mine")).__module__ == "good_pack"
     said = [str(warning.message) for warning in caught if warning.category is NameClashWarning]
     remedy = "has a policy of that name; give the entry point another name"

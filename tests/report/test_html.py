@@ -6,7 +6,7 @@ import pytest
 from foresail.errors import ResultsError
 from foresail.report.html import MOST_RUNS_IN_DETAIL, render_report, write_report
 from foresail.report.page import PAGE_SCRIPT
-from foresail.report.results import read_run, write_run
+from foresail.results.folder import read_run, write_run
 
 EVIL = '</script><script>alert(1)</script><img src="https://x.test/a.png"><b>&amp;"\''
 

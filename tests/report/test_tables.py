@@ -2,9 +2,9 @@ import io
 
 from rich.console import Console
 
-from foresail.report.key_figures import key_figures, run_labels
-from foresail.report.results import read_run, write_run
 from foresail.report.tables import comparison_table, run_table
+from foresail.results.folder import read_run, write_run
+from foresail.results.key_figures import key_figures, run_labels
 
 
 def printed(table):

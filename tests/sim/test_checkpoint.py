@@ -9,12 +9,12 @@ from foresail.core.clock import SimClock
 from foresail.core.profile import Profile, UsedScore
 from foresail.core.spec import Gang, NodeSpec, PodSpec, Workload
 from foresail.errors import ResultsError
-from foresail.policies.devices import LeastSufficient
-from foresail.policies.fit import Fit, Schedulable
-from foresail.policies.profiles import load_profile
+from foresail.policies.plain.devices import LeastSufficient
+from foresail.policies.plain.fit import Fit, Schedulable
+from foresail.policies.profiles.load import load_profile
 from foresail.sim.checkpoint import Checkpoint
-from foresail.sim.clock import ClockSettings, run_clock
 from foresail.sim.faults import Faults
+from foresail.sim.protocols.clock import ClockSettings, run_clock
 from foresail.traces.trace import Trace
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from foresail.policies.profiles import load_profile
-from foresail.sim.clock import run_clock
+from foresail.policies.profiles.load import load_profile
+from foresail.sim.protocols.clock import run_clock
 from foresail.traces.trace import load
 
 HOST = "kubernetes.io/hostname"

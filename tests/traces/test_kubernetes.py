@@ -28,10 +28,10 @@ from foresail.core.kubernetes import (
 )
 from foresail.core.spec import Gang, NodeSpec, PodSpec, Taint, Toleration, Workload
 from foresail.errors import InputError
+from foresail.kube.objects.pod import pod_spec_of
+from foresail.kube.objects.values import GPU_MODEL
+from foresail.kube.objects.write import write_nodes, write_pods
 from foresail.traces.kubernetes import read_nodes, read_pods
-from foresail.traces.kubernetes_pod import pod_spec_of
-from foresail.traces.kubernetes_values import GPU_MODEL
-from foresail.traces.kubernetes_write import write_nodes, write_pods
 
 
 def make_file(tmp_path, text, name="cluster.yaml"):

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from foresail.core.spec import NodeSpec
 from foresail.errors import InputError, OptionError
-from foresail.traces import kubernetes, openb
-from foresail.traces.kubernetes_write import write_nodes
+from foresail.kube.objects.write import write_nodes
+from foresail.traces import kubernetes
+from foresail.traces.openb import read as openb
 from foresail.traces.topology import label, label_files, place
 
 

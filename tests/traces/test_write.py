@@ -9,7 +9,7 @@ from tests.traces.workloads import assert_equal
 
 from foresail.core.spec import PodSpec, Workload
 from foresail.errors import InputError
-from foresail.traces.generate import GenerateSettings, generate
+from foresail.traces.generate.generate import GenerateSettings, generate
 from foresail.traces.trace import load
 from foresail.traces.write import write
 

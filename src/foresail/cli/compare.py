@@ -14,8 +14,8 @@ from foresail.cli.clock_options import Backoff, Faults, KeepImpossible, Preempti
 from foresail.errors import OptionError, PolicyError
 
 if TYPE_CHECKING:
-    from foresail.compare.experiment import PlannedRun
-    from foresail.compare.runner import Carried
+    from foresail.experiments.experiment import PlannedRun
+    from foresail.experiments.runner import Carried
 
 EPILOG = """
 Examples:
@@ -112,10 +112,10 @@ def compare(
 
     from rich.console import Console
 
-    from foresail.compare.executors import executor_for
-    from foresail.compare.experiment_file import load_experiment
-    from foresail.compare.output import comparison_tables, write_comparison
-    from foresail.compare.runner import carry_out_plan, check_folder
+    from foresail.experiments.executors import executor_for
+    from foresail.experiments.experiment_file import load_experiment
+    from foresail.experiments.output import comparison_tables, write_comparison
+    from foresail.experiments.runner import carry_out_plan, check_folder
 
     clock = {
         "until_s": until,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foresail.core.explain import Candidate, Explanation
-    from foresail.live.explain import LiveExplained
-    from foresail.report.explain import Explained
+    from foresail.experiments.explain import Explained
+    from foresail.live.scheduler.explain import LiveExplained
 
 EPILOG = """
 Examples:
@@ -74,8 +74,8 @@ def explain(
                 raise OptionError(f"{option} needs --live; a stored run has its own policy")
         if pod is None:
             raise OptionError(f'which pod of "{results}"? Name it behind the folder, or say --live for a real cluster')
-        from foresail.report.explain import explain_stored
-        from foresail.report.results import read_run
+        from foresail.experiments.explain import explain_stored
+        from foresail.results.folder import read_run
 
         explained = explain_stored(read_run(Path(results)), pod, top=top)
     if as_json:
@@ -89,11 +89,11 @@ def _look(pod: str, policy: str, kubeconfig: Path | None, context: str | None, t
 
     from foresail.cli.compiling import compiling_is_announced
     from foresail.cli.progress import progress_bar
-    from foresail.live.client import Client
-    from foresail.live.connect import find_connection
-    from foresail.live.explain import explain_live
-    from foresail.live.listing import listed
-    from foresail.live.run import profile_for
+    from foresail.kube.api.client import Client
+    from foresail.kube.api.connect import find_connection
+    from foresail.live.cache.listing import listed
+    from foresail.live.scheduler.explain import explain_live
+    from foresail.live.scheduler.run import profile_for
 
     profile = profile_for(policy)
     connection = find_connection(kubeconfig, context)
@@ -111,7 +111,7 @@ def _look(pod: str, policy: str, kubeconfig: Path | None, context: str | None, t
 def _show(explained: Explained | LiveExplained) -> None:
     from rich.console import Console
 
-    from foresail.report.explain import Explained
+    from foresail.experiments.explain import Explained
 
     console = Console()
     heads = _stored_head(explained) if isinstance(explained, Explained) else _live_head(explained)

@@ -10,8 +10,8 @@ import typer
 from foresail.cli.which_cluster import Context, Kubeconfig
 
 if TYPE_CHECKING:
-    from foresail.live.extender_config import Finding, Wanted
-    from foresail.live.serving import ServerSettings
+    from foresail.live.extender.config import Finding, Wanted
+    from foresail.live.serving.server import ServerSettings
 
 EPILOG = """
 Examples:
@@ -99,9 +99,9 @@ def extender(
     ready (/readyz) once that picture is whole, and tells figures under /metrics. With --weight it says how good the
     nodes are instead, and kube-scheduler adds its own scores.
     """
-    from foresail.live.extender_config import Wanted, check_file, configuration_text
-    from foresail.live.serving import ServerSettings, check_tls_files, parse_address
-    from foresail.policies.profiles import load_profile
+    from foresail.live.extender.config import Wanted, check_file, configuration_text
+    from foresail.live.serving.server import ServerSettings, check_tls_files, parse_address
+    from foresail.policies.profiles.load import load_profile
 
     host, port = parse_address(address)
     server = ServerSettings(host, port, tls_cert, tls_key, client_ca)
@@ -148,12 +148,12 @@ def _serve(
 
     from foresail.cli.compiling import compiling_is_announced
     from foresail.core.profile import Profile
-    from foresail.live.connect import find_connection
-    from foresail.live.extender import DEFAULT_WEIGHT, OTHER_SCORES_MOST, ExtenderSettings
-    from foresail.live.extender_config import other_scores_most
-    from foresail.live.extender_service import Service, run
+    from foresail.kube.api.connect import find_connection
+    from foresail.live.extender.config import other_scores_most
+    from foresail.live.extender.extender import DEFAULT_WEIGHT, OTHER_SCORES_MOST, ExtenderSettings
+    from foresail.live.extender.service import Service, run
     from foresail.logs import configure
-    from foresail.policies.scheduler_configuration import read_configuration
+    from foresail.policies.profiles.scheduler_configuration import read_configuration
     from foresail.traces.trace import load_workload
 
     configure(log_level)

@@ -109,9 +109,9 @@ def _record(out: Path, *, pods: int, clusters: int, seed: int, keep: bool) -> Re
 
 def _compare(files: list[Path], kubernetes_version: str) -> list[Comparison]:
     from foresail.cli.progress import progress_bar
+    from foresail.kube.objects.documents import read_text
     from foresail.parity.compare import compare_file
-    from foresail.policies.profiles import load_profile
-    from foresail.traces.documents import read_text
+    from foresail.policies.profiles.load import load_profile
 
     total = sum(read_text(path).count("\n") for path in files)
     with progress_bar("deciding again") as shown:

@@ -54,7 +54,7 @@ def _print_json(entries: list[Entry]) -> None:
 
 
 def _as_data(entry: Entry) -> dict[str, Any]:
-    from foresail.policies.options import options_of
+    from foresail.policies.profiles.options import options_of
 
     return {
         "name": entry.name,
@@ -76,7 +76,7 @@ def _as_data(entry: Entry) -> dict[str, Any]:
 
 
 def _explained(entry: Entry) -> str:
-    from foresail.policies.options import options_of
+    from foresail.policies.profiles.options import options_of
 
     if entry.factory is None:
         return f"{entry.name} ({entry.origin}) cannot be loaded: {entry.error}"

@@ -37,8 +37,8 @@ def report(
     from rich.console import Console
 
     from foresail.report.html import report_figures, write_report
-    from foresail.report.results import read_run
     from foresail.report.tables import run_table
+    from foresail.results.folder import read_run
 
     runs = [read_run(folder) for folder in folders]
     # Pictures first: if they cannot be drawn, no half of what was asked for is left behind.

@@ -89,9 +89,9 @@ def run(
     """
     import uvloop
 
-    from foresail.live.leader import LeaderSettings
-    from foresail.live.run import RunSettings, run_scheduler, run_shadow
-    from foresail.live.serving import ServerSettings, parse_address
+    from foresail.kube.api.lease import LeaderSettings
+    from foresail.live.scheduler.run import RunSettings, run_scheduler, run_shadow
+    from foresail.live.serving.server import ServerSettings, parse_address
     from foresail.logs import configure
 
     configure(log_level)

@@ -138,11 +138,11 @@ def simulate(
     from rich.console import Console
 
     from foresail.cli.progress import progress_bar
-    from foresail.report.results import check_target
-    from foresail.report.store import checkpoint_for, store_run
+    from foresail.experiments.run import RunRequest, load_inputs, parse_backoff, run
+    from foresail.experiments.store import checkpoint_for, store_run
     from foresail.report.tables import run_table
-    from foresail.sim.clock import ClockSettings
-    from foresail.sim.run import RunRequest, load_inputs, parse_backoff, run
+    from foresail.results.folder import check_target
+    from foresail.sim.protocols.clock import ClockSettings
 
     request = RunRequest(
         nodes=str(nodes),
@@ -205,8 +205,8 @@ def _what_if(
     from rich.console import Console
 
     from foresail.cli.progress import progress_bar
-    from foresail.report.results import check_target
-    from foresail.report.what_if import WhatIfRequest, store_what_if, what_if, what_if_table
+    from foresail.experiments.what_if import WhatIfRequest, store_what_if, what_if, what_if_table
+    from foresail.results.folder import check_target
 
     request = WhatIfRequest(
         snapshot=str(snapshot),

@@ -16,8 +16,8 @@ from foresail.cli.trace_snapshot import snapshot
 from foresail.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
-    from foresail.traces.checks import Finding
-    from foresail.traces.get import Fetched, PublicFile
+    from foresail.traces.check.checks import Finding
+    from foresail.traces.openb.get import Fetched, PublicFile
 
 app = typer.Typer(
     name="trace",
@@ -118,7 +118,7 @@ def get(
     if from_folder is not None and not from_folder.is_dir():
         raise OptionError(f'--from is "{from_folder}"; there is no such folder')
 
-    from foresail.traces import get as public
+    from foresail.traces.openb import get as public
 
     names = [name.strip() for name in only.split(",") if name.strip()]
     source = mirror or (from_folder.resolve().as_uri() if from_folder is not None else public.OPENB_URL)
@@ -136,7 +136,7 @@ def _get_with_bars(files: tuple[PublicFile, ...], to: Path, source: str) -> Fetc
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 
-    from foresail.traces.get import get_files
+    from foresail.traces.openb.get import get_files
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
@@ -158,7 +158,7 @@ def _one(what: str, argument: Path | None, option: Path | None) -> Path | None:
 
 
 def _print_explanation(code: str, *, as_json: bool) -> None:
-    from foresail.traces.explanations import EXPLANATIONS
+    from foresail.traces.check.explanations import EXPLANATIONS
 
     explanation = EXPLANATIONS.get(code.upper())
     if explanation is None:

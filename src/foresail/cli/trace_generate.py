@@ -61,7 +61,7 @@ def generate(
     sizes, classes = _sizes(gang_sizes), _priorities(priorities)
 
     # numpy and polars are loaded only now, so that --help stays quick.
-    from foresail.traces import generate as generating
+    from foresail.traces.generate import generate as generating
     from foresail.traces.write import write
 
     settings = generating.GenerateSettings(

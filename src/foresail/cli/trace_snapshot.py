@@ -10,8 +10,8 @@ import typer
 from foresail.cli.which_cluster import Context, Kubeconfig
 
 if TYPE_CHECKING:
-    from foresail.live.errors import Forbidden
-    from foresail.live.kinds import Kind
+    from foresail.kube.api.errors import Forbidden
+    from foresail.kube.api.kinds import Kind
 
 EPILOG = """
 Examples:
@@ -49,10 +49,10 @@ def snapshot(
 
     from foresail.cli.progress import progress_bar
     from foresail.errors import OptionError, did_you_mean
-    from foresail.live.client import Client
-    from foresail.live.connect import find_connection
+    from foresail.formats import OBJECT_ENDINGS, refuse_other_endings
+    from foresail.kube.api.client import Client
+    from foresail.kube.api.connect import find_connection
     from foresail.live.snapshot import Choice, take_snapshot
-    from foresail.traces.formats import OBJECT_ENDINGS, refuse_other_endings
     from foresail.traces.snapshot import counts, write_snapshot
 
     refuse_other_endings(out, OBJECT_ENDINGS)

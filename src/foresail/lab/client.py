@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from foresail.kube.objects.values import Object as Object  # noqa: PLC0414 - what a client answers with is part of it
 from foresail.lab.errors import LabError
-from foresail.traces.kubernetes_values import Object as Object  # noqa: PLC0414 - what a client answers with is part of it
 
 JSON = "application/json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"

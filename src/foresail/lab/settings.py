@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from foresail.errors import OptionError
-from foresail.traces.quantity import QuantityError, nano
+from foresail.kube.objects.quantity import QuantityError, nano
 
 _MOST_KUBELETS = 200
 

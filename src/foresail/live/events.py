@@ -12,9 +12,9 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from foresail.live.client import MERGE, Client, Object
-from foresail.live.errors import ApiError, ClusterError, NotFound
-from foresail.live.pods import CachedPod
+from foresail.kube.api.client import MERGE, Client, Object
+from foresail.kube.api.errors import ApiError, ClusterError, NotFound
+from foresail.live.cache.pods import CachedPod
 from foresail.logs import get_logger
 
 CONTROLLER = "foresail.dev/scheduler"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from foresail.core.policy import DeviceRule
-from foresail.live.cache import Cache
-from foresail.live.client import Client, Object
-from foresail.live.kinds import KINDS, Kind
-from foresail.live.listing import Lists, Progress, Refused, filled, list_all
-from foresail.live.pods import uid_of, with_granted
-from foresail.traces.documents import Found
-from foresail.traces.kubernetes_gangs import SIGS_GROUP, gang_named
-from foresail.traces.quantity import RequestError
+from foresail.kube.api.client import Client, Object
+from foresail.kube.api.kinds import KINDS, Kind
+from foresail.kube.objects.documents import Found
+from foresail.kube.objects.gangs import SIGS_GROUP, gang_named
+from foresail.kube.objects.quantity import RequestError
+from foresail.live.cache.cache import Cache
+from foresail.live.cache.listing import Lists, Progress, Refused, filled, list_all
+from foresail.live.cache.pods import uid_of, with_granted
 from foresail.traces.snapshot import kept
 
 SNAPSHOT_KINDS: dict[str, Kind] = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from foresail.kube.objects.values import Object
 from foresail.lab.client import Api, ApiError
 from foresail.lab.errors import LabError
 from foresail.parity.random_cluster import Case, RandomCluster
@@ -15,7 +16,6 @@ from foresail.parity.random_pod import NAMESPACES, ZONE
 from foresail.parity.random_storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, HOLD
 from foresail.parity.recorded import counted_reasons
 from foresail.parity.recorder import CANARY, HELD_BACK, POLL_S, RecordingExtender, SchedulerLog
-from foresail.traces.kubernetes_values import Object
 
 _PATHS = {
     "Node": ("/api/v1", "nodes"),

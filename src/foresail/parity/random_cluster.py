@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from foresail.kube.objects.values import Object
 from foresail.parity.random_pod import (
     APPS,
     ARCH,
@@ -25,7 +26,6 @@ from foresail.parity.random_pod import (
     some,
 )
 from foresail.parity.random_storage import BETA_ZONE, CSI, claim_and_volume, cluster_storage, inline_disk
-from foresail.traces.kubernetes_values import Object
 
 _CLAIMS_A_NAMESPACE = 7
 

@@ -7,7 +7,7 @@ from math import ceil
 from random import Random
 from typing import TypeVar
 
-from foresail.traces.kubernetes_values import Object
+from foresail.kube.objects.values import Object
 
 T = TypeVar("T")
 

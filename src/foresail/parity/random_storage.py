@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from foresail.kube.objects.values import Object
 from foresail.parity.random_pod import HOSTNAME, NAMESPACES, REGION, ZONE, chance, some
-from foresail.traces.kubernetes_values import Object
 
 CSI, CAPACITY_CSI = "csi.example.com", "cap.example.com"
 WAIT, ZONED, LOCAL, CAPACITY, IMMEDIATE = "sc-wait", "sc-zone", "sc-local", "sc-cap", "sc-imm"

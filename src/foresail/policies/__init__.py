@@ -16,34 +16,34 @@ from dataclasses import dataclass
 from typing import Any
 
 from foresail.errors import ForesailError, OptionError, did_you_mean
-from foresail.policies.options import converted
+from foresail.policies.profiles.options import converted
 
 POLICIES = {
-    "balanced": "foresail.policies.balanced:Balanced",
-    "best-fit": "foresail.policies.best_fit:BestFit",
-    "dot-product": "foresail.policies.dot_product:DotProduct",
-    "fgd": "foresail.policies.fgd:Fgd",
-    "gpu-clustering": "foresail.policies.gpu_clustering:GpuClustering",
-    "gpu-packing": "foresail.policies.gpu_packing:GpuPacking",
+    "balanced": "foresail.policies.plain.balanced:Balanced",
+    "best-fit": "foresail.policies.gpu_sharing.best_fit:BestFit",
+    "dot-product": "foresail.policies.gpu_sharing.dot_product:DotProduct",
+    "fgd": "foresail.policies.gpu_sharing.fgd:Fgd",
+    "gpu-clustering": "foresail.policies.gpu_sharing.gpu_clustering:GpuClustering",
+    "gpu-packing": "foresail.policies.gpu_sharing.gpu_packing:GpuPacking",
     "kube-image-locality": "foresail.policies.kubernetes.image_locality:KubeImageLocality",
     "kube-inter-pod-affinity": "foresail.policies.kubernetes.inter_pod_affinity:KubeInterPodAffinityScore",
     "kube-node-affinity": "foresail.policies.kubernetes.node_affinity:KubeNodeAffinityScore",
     "kube-resources-fit": "foresail.policies.kubernetes.resources_fit:KubeResourcesFitScore",
     "kube-taint-toleration": "foresail.policies.kubernetes.taint_toleration:KubeTaintTolerationScore",
     "kube-topology-spread": "foresail.policies.kubernetes.topology_spread:KubeTopologySpreadScore",
-    "least-allocated": "foresail.policies.least_allocated:LeastAllocated",
-    "most-allocated": "foresail.policies.most_allocated:MostAllocated",
-    "power": "foresail.policies.power:Power",
-    "rack-pack": "foresail.policies.rack_pack:RackPack",
-    "rack-spread": "foresail.policies.rack_spread:RackSpread",
-    "random": "foresail.policies.random:Random",
-    "simon": "foresail.policies.simon:Simon",
+    "least-allocated": "foresail.policies.plain.least_allocated:LeastAllocated",
+    "most-allocated": "foresail.policies.plain.most_allocated:MostAllocated",
+    "power": "foresail.policies.gpu_sharing.power:Power",
+    "rack-pack": "foresail.policies.racks.rack_pack:RackPack",
+    "rack-spread": "foresail.policies.racks.rack_spread:RackSpread",
+    "random": "foresail.policies.plain.random:Random",
+    "simon": "foresail.policies.gpu_sharing.simon:Simon",
 }
 FILTERS = {
-    "schedulable": "foresail.policies.fit:Schedulable",
-    "taints": "foresail.policies.fit:Taints",
-    "node-selector": "foresail.policies.fit:NodeSelector",
-    "fit": "foresail.policies.fit:Fit",
+    "schedulable": "foresail.policies.plain.fit:Schedulable",
+    "taints": "foresail.policies.plain.fit:Taints",
+    "node-selector": "foresail.policies.plain.fit:NodeSelector",
+    "fit": "foresail.policies.plain.fit:Fit",
     "kube-pre-filter": "foresail.policies.kubernetes.pre_filter:KubePreFilter",
     "kube-node-unschedulable": "foresail.policies.kubernetes.node_unschedulable:KubeNodeUnschedulable",
     "kube-taint-toleration": "foresail.policies.kubernetes.taint_toleration:KubeTaintTolerationFilter",
@@ -59,9 +59,9 @@ FILTERS = {
     "kube-declared-features": "foresail.policies.kubernetes.declared_features:KubeDeclaredFeatures",
 }
 DEVICE_RULES = {
-    "least-sufficient": "foresail.policies.devices:LeastSufficient",
-    "most-free": "foresail.policies.devices:MostFree",
-    "random": "foresail.policies.devices:RandomDevice",
+    "least-sufficient": "foresail.policies.plain.devices:LeastSufficient",
+    "most-free": "foresail.policies.plain.devices:MostFree",
+    "random": "foresail.policies.plain.devices:RandomDevice",
 }
 
 GROUP = "foresail.policies"

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from foresail.report.results import Run, run_frame
 from foresail.report.style import NEUTRAL, SEQUENTIAL, Figure, layout, text
+from foresail.results.folder import Run, run_frame
 
 MOST_CELLS = 20_000
 """The most cells of a map; in larger clusters a cell stands for several neighbours of one model."""

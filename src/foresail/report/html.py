@@ -13,11 +13,11 @@ from foresail.atomic import replacing
 from foresail.errors import ResultsError
 from foresail.report import plots
 from foresail.report.heatmap import node_map
-from foresail.report.key_figures import run_labels
 from foresail.report.page import PAGE_CSS, PAGE_SCRIPT
-from foresail.report.results import Run, StoredRun
 from foresail.report.style import Figure
 from foresail.report.tables import comparison_cells, figure_rows
+from foresail.results.folder import Run, StoredRun
+from foresail.results.key_figures import run_labels
 
 MOST_RUNS_IN_DETAIL = 8
 """Plots that show a single run are drawn for this many runs; the others are in the shared plots."""

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from foresail.report.key_figures import run_labels
-from foresail.report.results import Run, run_frame
 from foresail.report.style import LINE_WIDTH, NEUTRAL, PALETTE, Figure, axis, colour_and_dash, layout, text
 from foresail.report.thin import MOST_POINTS, thin
+from foresail.results.folder import Run, run_frame
+from foresail.results.key_figures import run_labels
 
 # From the bottom up: what a typical pod can still use, then why the rest is of no use.
 CLASS_LOOKS = {

@@ -9,8 +9,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from foresail.report.key_figures import KeyFigure, key_figures, run_labels
-from foresail.report.results import Run
+from foresail.results.folder import Run
+from foresail.results.key_figures import KeyFigure, key_figures, run_labels
 
 
 def run_table(*runs: Run, title: str | None = None) -> Table:

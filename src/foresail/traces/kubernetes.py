@@ -14,12 +14,20 @@ import numpy as np
 from foresail.core.kubernetes import KubernetesNode
 from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Taint, Workload
 from foresail.errors import InputError, did_you_mean
-from foresail.logs import get_logger
-from foresail.traces.documents import Found, objects
-from foresail.traces.kubernetes_gangs import Limits, annotated_limits, gang_named, pod_group
-from foresail.traces.kubernetes_pod import ignored_fields, pod_spec, pod_times
-from foresail.traces.kubernetes_terms import items, texts
-from foresail.traces.kubernetes_values import (
+from foresail.kube.objects.documents import Found, objects
+from foresail.kube.objects.gangs import Limits, annotated_limits, gang_named, pod_group
+from foresail.kube.objects.pod import ignored_fields, pod_spec, pod_times
+from foresail.kube.objects.quantity import (
+    NANO_PER_MILLI,
+    NANO_PER_UNIT,
+    Amounts,
+    RequestError,
+    amounts,
+    mapping,
+    sequence,
+)
+from foresail.kube.objects.terms import items, texts
+from foresail.kube.objects.values import (
     ADDED_MODEL_LABEL,
     ANY_NUMBER_OF_PODS,
     GANG_MIN,
@@ -40,7 +48,7 @@ from foresail.traces.kubernetes_values import (
     strings,
     whole_number,
 )
-from foresail.traces.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Amounts, RequestError, amounts, mapping, sequence
+from foresail.logs import get_logger
 
 _BUILT_IN_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from foresail.atomic import replacing
 from foresail.errors import InputError
-from foresail.traces.documents import Found, objects
-from foresail.traces.formats import OBJECT_ENDINGS, refuse_other_endings
-from foresail.traces.kubernetes_objects import BETA_CLASS, BIND_COMPLETED, SELECTED_NODE
-from foresail.traces.kubernetes_values import (
+from foresail.formats import OBJECT_ENDINGS, refuse_other_endings
+from foresail.kube.objects.cluster_objects import BETA_CLASS, BIND_COMPLETED, SELECTED_NODE
+from foresail.kube.objects.documents import Found, objects
+from foresail.kube.objects.quantity import RequestError, mapping
+from foresail.kube.objects.values import (
     ADDED_MODEL_LABEL,
     ARRIVAL_S,
     CREATED,
@@ -34,8 +35,7 @@ from foresail.traces.kubernetes_values import (
     Object,
     named_metadata,
 )
-from foresail.traces.kubernetes_write import write_objects
-from foresail.traces.quantity import RequestError, mapping
+from foresail.kube.objects.write import write_objects
 
 Kept = Mapping[str, Any]
 """Field to what is kept below it, for a mapping or for every mapping of a list; None for all there is."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from foresail.errors import did_you_mean
-from foresail.traces.checks import Findings
+from foresail.traces.check.checks import Findings
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

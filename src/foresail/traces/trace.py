@@ -10,9 +10,9 @@ from foresail.core.objects import ClusterObjects
 from foresail.core.spec import NodeSpec, Workload
 from foresail.digest import sha256_of
 from foresail.errors import InputError
-from foresail.traces import openb
-from foresail.traces.checks import Finding, Findings, Ints, check_fit, check_nodes, check_workload
-from foresail.traces.formats import OBJECT_ENDINGS, TABLE_ENDINGS, refuse_other_endings
+from foresail.formats import OBJECT_ENDINGS, TABLE_ENDINGS, refuse_other_endings
+from foresail.traces.check.checks import Finding, Findings, Ints, check_fit, check_nodes, check_workload
+from foresail.traces.openb import read as openb
 
 _OPENB_PREFIX = "openb_pod_list_"
 
@@ -77,7 +77,7 @@ def load_objects(*paths: str | Path) -> ClusterObjects:
     """Read what files of Kubernetes objects hold beside nodes and pods; tables hold nothing of that."""
     found = ClusterObjects()
     for path in dict.fromkeys(Path(path) for path in paths if not _is_table(path)):
-        from foresail.traces.kubernetes_objects import read_objects  # noqa: PLC0415 - as in _reader
+        from foresail.kube.objects.cluster_objects import read_objects  # noqa: PLC0415 - as in _reader
 
         read_objects(path, found)
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from foresail.atomic import replacing
 from foresail.core.spec import NodeSpec, Workload
-from foresail.traces.formats import OBJECT_ENDINGS, TABLE_ENDINGS, refuse_other_endings
+from foresail.formats import OBJECT_ENDINGS, TABLE_ENDINGS, refuse_other_endings
 
 
 def write(
@@ -34,21 +34,21 @@ def write(
 
 def _write_nodes(path: Path, nodes: Sequence[NodeSpec]) -> None:
     if path.suffix.lower() in OBJECT_ENDINGS:
-        from foresail.traces.kubernetes_write import node_objects, write_objects  # noqa: PLC0415 - tables need no YAML
+        from foresail.kube.objects.write import node_objects, write_objects  # noqa: PLC0415 - tables need no YAML
 
         write_objects(path, node_objects(nodes))
     else:
-        from foresail.traces.openb_write import node_table, write_table  # noqa: PLC0415 - objects need no polars
+        from foresail.traces.openb.write import node_table, write_table  # noqa: PLC0415 - objects need no polars
 
         write_table(path, node_table(nodes))
 
 
 def _write_pods(path: Path, workload: Workload, progress: Callable[[], None] | None) -> None:
     if path.suffix.lower() in OBJECT_ENDINGS:
-        from foresail.traces.kubernetes_write import pod_objects, write_objects  # noqa: PLC0415 - see above
+        from foresail.kube.objects.write import pod_objects, write_objects  # noqa: PLC0415 - see above
 
         write_objects(path, pod_objects(workload, progress))
     else:
-        from foresail.traces.openb_write import pod_table, write_table  # noqa: PLC0415 - see above
+        from foresail.traces.openb.write import pod_table, write_table  # noqa: PLC0415 - see above
 
         write_table(path, pod_table(workload))

@@ -12,8 +12,8 @@ from tests.live.faults.replicas import TIMEOUT_S
 from tests.live.faults.stage import Stage, kill_at, stage
 from tests.live.faults.world import Object, Run, make_pod
 
+from foresail.kube.objects.values import GANG, GANG_MIN
 from foresail.lab import Lab
-from foresail.traces.kubernetes_values import GANG, GANG_MIN
 
 
 def plan_gangs(run: Run, scheduler: str, count: int) -> list[Object]:

@@ -14,9 +14,9 @@ from foresail.core.model import NoFit, Pod
 from foresail.core.preemption import find_victims
 from foresail.core.profile import Profile
 from foresail.core.spec import Gang
-from foresail.live.cache import Cache
-from foresail.live.kinds import KINDS
-from foresail.live.run import Process, profile_for
+from foresail.kube.api.kinds import KINDS
+from foresail.live.cache.cache import Cache
+from foresail.live.scheduler.run import Process, profile_for
 
 Check = Callable[[list[Object]], Awaitable[list[str]]]
 """What else is not as promised, given all pods."""

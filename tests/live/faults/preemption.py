@@ -10,8 +10,8 @@ from tests.live.faults.replicas import TIMEOUT_S
 from tests.live.faults.stage import Stage, kill_at, stage, until
 from tests.live.faults.world import Object, patiently
 
+from foresail.kube.api.errors import Forbidden
 from foresail.lab import Lab
-from foresail.live.errors import Forbidden
 
 PRIORITIES = (100, 200)
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

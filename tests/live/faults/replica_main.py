@@ -9,9 +9,9 @@ from pathlib import Path
 import uvloop
 
 from foresail.core.queue import Backoff
-from foresail.live.leader import LeaderSettings
-from foresail.live.run import RunSettings, run_scheduler
-from foresail.live.serving import ServerSettings
+from foresail.kube.api.lease import LeaderSettings
+from foresail.live.scheduler.run import RunSettings, run_scheduler
+from foresail.live.serving.server import ServerSettings
 
 
 def main() -> None:

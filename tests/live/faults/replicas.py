@@ -19,11 +19,11 @@ from tests.live.faults.world import Truth
 
 from foresail.core.queue import Backoff
 from foresail.core.table import NodeTable
-from foresail.live.client import Body, Client, Object
-from foresail.live.connect import Connection
-from foresail.live.leader import LeaderSettings
-from foresail.live.run import Process, RunSettings
-from foresail.live.serving import ServerSettings
+from foresail.kube.api.client import Body, Client, Object
+from foresail.kube.api.connect import Connection
+from foresail.kube.api.lease import LeaderSettings
+from foresail.live.scheduler.run import Process, RunSettings
+from foresail.live.serving.server import ServerSettings
 
 TIMEOUT_S = 1.0
 """What a scheduler under test waits for an answer."""

@@ -17,9 +17,9 @@ from tests.live.faults.proxy import NO_FAULT, Ask, Fault, Script
 from tests.live.faults.replicas import Field, Replica, field
 from tests.live.faults.world import Run, Truth
 
+from foresail.kube.api.client import Client
+from foresail.kube.api.connect import find_connection
 from foresail.lab import Lab
-from foresail.live.client import Client
-from foresail.live.connect import find_connection
 
 _POLL_S = 0.02
 

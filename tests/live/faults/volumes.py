@@ -13,10 +13,10 @@ from tests.live.faults.replicas import TIMEOUT_S
 from tests.live.faults.stage import Stage, kill_at, stage
 from tests.live.faults.world import RUN_LABEL, Object, patiently
 
+from foresail.kube.api.client import MERGE, Client
+from foresail.kube.api.errors import NotFound
+from foresail.kube.api.watch import Watch
 from foresail.lab import Lab
-from foresail.live.client import MERGE, Client
-from foresail.live.errors import NotFound
-from foresail.live.watch import Watch
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 VOLUMES = "/api/v1/persistentvolumes"

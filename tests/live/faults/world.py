@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from foresail.live.client import Client
-from foresail.live.errors import ClusterError, NotFound
-from foresail.live.watch import Watch
-from foresail.traces.kubernetes_values import GPU_COUNT, GPU_DEVICES, GPU_MILLI, NVIDIA_GPU
+from foresail.kube.api.client import Client
+from foresail.kube.api.errors import ClusterError, NotFound
+from foresail.kube.api.watch import Watch
+from foresail.kube.objects.values import GPU_COUNT, GPU_DEVICES, GPU_MILLI, NVIDIA_GPU
 
 Object = dict[str, Any]
 RUN_LABEL = "run"

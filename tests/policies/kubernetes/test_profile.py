@@ -6,12 +6,12 @@ import pytest
 
 from foresail.core.profile import UsedFilter
 from foresail.errors import InputError, OptionError
+from foresail.kube.objects.cluster_objects import read_objects
 from foresail.policies import build
 from foresail.policies.kubernetes import FILTERS, SCORES
-from foresail.policies.profiles import load_profile
-from foresail.sim.clock import run_clock
+from foresail.policies.profiles.load import load_profile
+from foresail.sim.protocols.clock import run_clock
 from foresail.testing import make_nodes, make_pod
-from foresail.traces.kubernetes_objects import read_objects
 from foresail.traces.trace import load
 
 

@@ -22,7 +22,7 @@ from foresail.core.kubernetes import (
 from foresail.core.model import Placement
 from foresail.core.spec import NodeSpec, PodSpec, Taint, Toleration
 from foresail.core.table import NodeTable
-from foresail.policies.profiles import load_profile
+from foresail.policies.profiles.load import load_profile
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 TOLERANT = (Toleration(operator="Exists"),)

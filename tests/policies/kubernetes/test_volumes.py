@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from foresail.core.decide import decide
 from foresail.core.model import Placement
 from foresail.core.volumes import TakenVolumes
+from foresail.kube.objects.pod import pod_spec_of
 from foresail.policies.kubernetes.volume_binding import plan_volumes
-from foresail.traces.kubernetes_pod import pod_spec_of
 
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"

@@ -12,9 +12,9 @@ from foresail.core.model import Codes, Ints, Nodes, Pod, Scores, Shape
 from foresail.core.spec import PodSpec
 from foresail.core.table import CPU, GPU, MEMORY, NodeTable
 from foresail.errors import OptionError
-from foresail.policies.fit import has_devices
 from foresail.policies.kubernetes.scaling import BEST
 from foresail.policies.kubernetes.selecting import remembered
+from foresail.policies.plain.fit import has_devices
 
 _PODS = "Too many pods"
 _GPU = "nvidia.com/gpu"

@@ -6,9 +6,9 @@ import numpy as np
 
 from foresail.core.model import Ints, Nodes, Pod, Scores, Shape
 from foresail.core.table import NodeTable
-from foresail.policies.fit import Taints
 from foresail.policies.kubernetes.scaling import BEST, by_largest
 from foresail.policies.kubernetes.selecting import remembered
+from foresail.policies.plain.fit import Taints
 
 
 class KubeTaintTolerationFilter(Taints):

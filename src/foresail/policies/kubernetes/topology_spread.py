@@ -13,7 +13,6 @@ from foresail.core.model import Codes, Ints, Mask, Nodes, Pod, Scores, Shape
 from foresail.core.objects import Labels
 from foresail.core.table import NodeTable
 from foresail.core.tallies import Meaning
-from foresail.policies.fit import Taints
 from foresail.policies.kubernetes.scaling import BEST
 from foresail.policies.kubernetes.selecting import (
     HOSTNAME,
@@ -26,6 +25,7 @@ from foresail.policies.kubernetes.selecting import (
     wants_any_node,
 )
 from foresail.policies.kubernetes.stated_terms import read_spread
+from foresail.policies.plain.fit import Taints
 
 _UNEVEN, _NO_LABEL = 1, 2
 _REASONS = {

@@ -1,0 +1,84 @@
+"""What happened: one typed record an event, in every world. Results, logs, events and pages are fed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+from foresail.core.clock import Clock
+
+
+class What(StrEnum):
+    """What can happen; the value is the word that tables, logs and events use."""
+
+    ARRIVE = "arrive"
+    """A pod has come and waits."""
+    REFUSE = "refuse"
+    """No node takes a pod for now; the detail counts the reasons."""
+    START = "start"
+    """A pod has its node."""
+    END = "end"
+    """A pod has done its work, or is gone for good."""
+    EVICT = "evict"
+    """A pod has lost its node before its end and waits again."""
+    PREEMPT = "preempt"
+    """Others are made to go for a pod."""
+    GIVE_UP = "give_up"
+    """A pod will not be placed any more."""
+    MOVE = "move"
+    """A running pod goes to another node."""
+    RESIZE = "resize"
+    """A running pod gets another amount of CPU where it stands."""
+    HOLD = "hold"
+    """Room is kept for somebody."""
+    RELEASE = "release"
+    """Room is kept no longer."""
+    DECLINE = "decline"
+    """What a controller asked for cannot be done; the detail says why."""
+    FAIL = "fail"
+    """A node is down, with all on it."""
+    REPAIR = "repair"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+
+
+class Record(NamedTuple):
+    """One event."""
+
+    time_s: float
+    """On the clock of the world it happened in."""
+    what: What
+    pod: str = ""
+    node: str = ""
+    detail: str = ""
+    """Why, or how much, in words."""
+    by: str = ""
+    """The controller that asked for it; empty for what schedulers and clusters do of themselves."""
+
+
+Listener = Callable[[Record], None]
+
+
+class Journal:
+    """Hands every event to whoever listens, in the order in which it happened. Keeps nothing itself."""
+
+    __slots__ = ("_clock", "_listeners")
+
+    def __init__(self, clock: Clock, *listeners: Listener) -> None:
+        self._clock = clock
+        self._listeners = list(listeners)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether anybody listens; details that cost something to word need not be worded otherwise."""
+        return bool(self._listeners)
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def note(self, what: What, *, pod: str = "", node: str = "", detail: str = "", by: str = "") -> None:
+        if self._listeners:
+            record = Record(self._clock.now(), what, pod, node, detail, by)
+            for listener in self._listeners:
+                listener(record)

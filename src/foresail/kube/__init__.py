@@ -1,0 +1,1 @@
+"""Kubernetes as it speaks: its objects and its API. Knows core alone."""

@@ -1,0 +1,1 @@
+"""Kubernetes JSON, read into the model and written from it. Knows core alone."""

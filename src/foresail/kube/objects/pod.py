@@ -1,0 +1,224 @@
+"""One Pod object: what it asks, when it comes and how long it stays, and what of it is not honoured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from foresail.core.kubernetes import KubernetesPod
+from foresail.core.spec import WHOLE_GPU_MILLI, PodSpec, Toleration
+from foresail.kube.objects.quantity import (
+    NANO_PER_MILLI,
+    NANO_PER_UNIT,
+    Amounts,
+    RequestError,
+    effective_requests,
+    mapping,
+    scored_requests,
+    sequence,
+)
+from foresail.kube.objects.terms import node_affinity, pod_affinity, spread_constraints
+from foresail.kube.objects.values import (
+    ARRIVAL_S,
+    CREATED,
+    DELETED,
+    DURATION_S,
+    GANG,
+    GPU_COUNT,
+    GPU_MILLI,
+    GPU_MODEL,
+    HELD_REQUEST,
+    NVIDIA_GPU,
+    OWNER,
+    POD_GROUP,
+    SCORED_REQUEST,
+    column,
+    device_count,
+    extended_resources,
+    named_metadata,
+    seconds_of,
+    string,
+    strings,
+    time_of,
+    whole_number,
+)
+from foresail.kube.objects.volumes import claims_and_disks, features, host_ports, images
+
+TOLERATION_PARTS = ("key", "operator", "value", "effect")
+
+
+def pod_spec(
+    spec: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    namespace: str,
+) -> PodSpec:
+    asked = effective_requests(spec)
+    cpu_milli, memory_bytes = _cpu_and_memory(asked)
+    count, milli = _pod_gpus(asked, annotations)
+    models = annotations.get(GPU_MODEL, "")
+    plain = PodSpec(
+        cpu_milli=cpu_milli,
+        memory_bytes=memory_bytes,
+        gpu_count=count,
+        gpu_milli=milli,
+        gpu_models=tuple(model for model in models.split("|") if model),
+        extended=extended_resources(asked, "the request for"),
+        node_selector=tuple(strings(spec.get("nodeSelector"), "spec.nodeSelector").items()),
+        tolerations=_tolerations(spec),
+        # A gang is a column of its own; left among the labels it would give every gang its own spec.
+        labels=tuple((key, text) for key, text in labels.items() if key not in {POD_GROUP, GANG}),
+        namespace=namespace,
+        owner=_owner(metadata, annotations),
+    )
+    return replace(plain, kubernetes=_kubernetes_only(plain, spec, metadata, labels, annotations))
+
+
+def pod_spec_of(value: Mapping[str, Any]) -> PodSpec:
+    """What a Pod object asks, without when it comes and how long it stays."""
+    metadata, _ = named_metadata(value)
+    return pod_spec(
+        mapping(value.get("spec"), "spec"),
+        metadata,
+        strings(metadata.get("labels"), "metadata.labels"),
+        strings(metadata.get("annotations"), "metadata.annotations"),
+        string(metadata.get("namespace"), "metadata.namespace") or "default",
+    )
+
+
+def _cpu_and_memory(asked: Amounts) -> tuple[int, int]:
+    return (
+        column(asked.get("cpu", 0), NANO_PER_MILLI, "the CPU request"),
+        column(asked.get("memory", 0), NANO_PER_UNIT, "the memory request"),
+    )
+
+
+def _kubernetes_only(
+    plain: PodSpec,
+    spec: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+) -> KubernetesPod | None:
+    """What is left, None if nothing is: pods that ask the same then share one spec with those of other traces."""
+    required_nodes, preferred_nodes = node_affinity(spec)
+    affinity, preferred_affinity = pod_affinity(spec, "podAffinity", labels, plain.namespace)
+    anti_affinity, preferred_anti_affinity = pod_affinity(spec, "podAntiAffinity", labels, plain.namespace)
+    claims, disks = claims_and_disks(spec, string(metadata.get("name"), "metadata.name"))
+    named_images, container_count = images(spec)
+    waiting, held = (_cpu_and_memory(asked) for asked in scored_requests(spec))
+    waiting = _stated_request(annotations, SCORED_REQUEST) or waiting
+    held = _stated_request(annotations, HELD_REQUEST) or held
+    found = KubernetesPod(
+        required_nodes=required_nodes,
+        preferred_nodes=preferred_nodes,
+        affinity=affinity,
+        anti_affinity=anti_affinity,
+        preferred_affinity=preferred_affinity,
+        preferred_anti_affinity=preferred_anti_affinity,
+        spread=spread_constraints(spec, labels),
+        host_ports=host_ports(spec),
+        disks=disks,
+        claims=claims,
+        images=named_images,
+        container_count=container_count,
+        features=features(spec),
+        scored_request=None if waiting == plain.scored_request else waiting,
+        held_request=None if held == plain.held_request else held,
+        terminating=bool(metadata.get("deletionTimestamp")),
+    )
+    return None if found == KubernetesPod() else found
+
+
+def _stated_request(annotations: Mapping[str, str], name: str) -> tuple[int, int] | None:
+    """Milli-CPU and bytes as our writer notes them where they do not follow from the containers it writes."""
+    if name not in annotations:
+        return None
+    cpu, _, memory = annotations[name].partition("/")
+    place = f"metadata.annotations.{name}"
+    return whole_number(cpu, place), whole_number(memory, place)
+
+
+def _pod_gpus(asked: Amounts, annotations: Mapping[str, str]) -> tuple[int, int]:
+    count = milli = None
+    if GPU_COUNT in annotations:
+        count = whole_number(annotations[GPU_COUNT], f"metadata.annotations.{GPU_COUNT}")
+    elif GPU_COUNT in asked:
+        count = device_count(asked[GPU_COUNT], f"the request for {GPU_COUNT}")
+    if GPU_MILLI in annotations:
+        milli = whole_number(annotations[GPU_MILLI], f"metadata.annotations.{GPU_MILLI}")
+    elif GPU_MILLI in asked:
+        milli = device_count(asked[GPU_MILLI], f"the request for {GPU_MILLI}")
+    if count is None and milli is None:
+        count = device_count(asked.get(NVIDIA_GPU, 0), f"the request for {NVIDIA_GPU}")
+    if count is None:
+        count = 1 if milli else 0
+    if milli is None:
+        milli = WHOLE_GPU_MILLI if count else 0
+    if milli > WHOLE_GPU_MILLI:
+        raise RequestError(f'{GPU_MILLI} is "{milli}"; one device has 1000 milli, ask for more with {GPU_COUNT}')
+    if (count == 0) != (milli == 0) or (count > 1 and milli < WHOLE_GPU_MILLI):
+        raise RequestError(
+            f'{GPU_COUNT} is "{count}" and {GPU_MILLI} is "{milli}"; write 1 to 1000 milli of one GPU, '
+            "1000 of several, or neither"
+        )
+    return count, milli
+
+
+def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
+    taken = []
+    for index, value in enumerate(sequence(spec.get("tolerations"), "spec.tolerations")):
+        place = f"spec.tolerations[{index}]"
+        parts = {
+            name: string(text, f"{place}.{name}")
+            for name, text in mapping(value, place).items()
+            if name in TOLERATION_PARTS
+        }
+        operator = parts.get("operator") or "Equal"
+        if operator not in {"Equal", "Exists", "Gt", "Lt"}:
+            raise RequestError(f'{place}.operator is "{operator}"; write Equal, Exists, Gt or Lt')
+        taken.append(Toleration(parts.get("key", ""), operator, parts.get("value", ""), parts.get("effect", "")))
+    return tuple(taken)
+
+
+def _owner(metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
+    if OWNER in annotations:
+        return annotations[OWNER]
+    for index, value in enumerate(sequence(metadata.get("ownerReferences"), "metadata.ownerReferences")):
+        place = f"metadata.ownerReferences[{index}]"
+        reference = mapping(value, place)
+        if reference.get("controller") is True:
+            return f"{string(reference.get('kind'), place)}/{string(reference.get('name'), place)}"
+    return ""
+
+
+def pod_times(
+    metadata: Mapping[str, Any], annotations: Mapping[str, str]
+) -> tuple[float | None, datetime | None, float]:
+    created = time_of(annotations.get(CREATED), f"metadata.annotations.{CREATED}")
+    deleted = time_of(annotations.get(DELETED), f"metadata.annotations.{DELETED}")
+    created = created or time_of(metadata.get("creationTimestamp"), "metadata.creationTimestamp")
+    arrival_s = None
+    if ARRIVAL_S in annotations:
+        arrival_s = seconds_of(annotations[ARRIVAL_S], f"metadata.annotations.{ARRIVAL_S}")
+        if arrival_s == math.inf:
+            raise RequestError(f'metadata.annotations.{ARRIVAL_S} is "inf"; write seconds from the start of the trace')
+    if DURATION_S in annotations:
+        return arrival_s, created, seconds_of(annotations[DURATION_S], f"metadata.annotations.{DURATION_S}")
+    if deleted is None:
+        return arrival_s, created, math.inf
+    if created is None or deleted < created:
+        began = "there is no creation time" if created is None else f"the pod was created {created.isoformat()}"
+        raise RequestError(
+            f'metadata.annotations.{DELETED} is "{annotations[DELETED]}" but {began}; '
+            f"write a deletion time at or after the creation time, or {DURATION_S}"
+        )
+    return arrival_s, created, (deleted - created).total_seconds()
+
+
+def ignored_fields(spec: Mapping[str, Any]) -> set[str]:
+    return {f"spec.{name}" for name in ("nodeName", "schedulingGates", "resourceClaims") if spec.get(name)}

@@ -1,0 +1,1 @@
+"""What is done to a real cluster: binds, volumes, evictions. Knows the cache and the API."""

@@ -1,0 +1,391 @@
+"""What the cluster is like now, from what its watches tell: a node table, every pod, and the objects around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from foresail.core.model import Placement, Pod
+from foresail.core.policy import DeviceRule
+from foresail.core.spec import NodeSpec
+from foresail.core.table import NodeTable
+from foresail.kube.api.kinds import KINDS
+from foresail.kube.api.watch import Handler
+from foresail.kube.objects.cluster_objects import drop_object, keep_objects, put_object
+from foresail.kube.objects.gangs import KUBERNETES_GROUP, SIGS_GROUP, GangName
+from foresail.kube.objects.quantity import RequestError
+from foresail.kube.objects.values import Object
+from foresail.live.cache.devices import Guesses
+from foresail.live.cache.differences import differences
+from foresail.live.cache.gangs import Gangs, gang_name, group_name
+from foresail.live.cache.handlers import GroupHandler, NodeHandler, ObjectHandler, PodHandler
+from foresail.live.cache.listener import Listener
+from foresail.live.cache.pods import MOST_DEVICES, CachedPod, PodReader, discard, uid_of
+from foresail.live.cache.unreadable import Unreadable
+from foresail.live.cache.volume_books import VolumeBooks
+from foresail.traces.kubernetes import node_spec
+
+_UNSEEN_BY_FILTERS = frozenset({"PodDisruptionBudget"})
+_FEW_SHAPES = 1024
+
+
+class Cache:
+    """The cluster as it was last told. Events may come twice, and in any order between kinds; no I/O happens here.
+
+    Every pod with a node counts, whoever placed it, until it has ended. Pods on nodes that nobody has told of wait
+    aside and are booked when the node comes. A pod that the scheduler has assumed stays so until a watch names its
+    node, which is the truth, or it is deleted; that it is still unbound in an event is old news. A node that goes
+    takes assumed pods with it, so look into `table.placed` before forgetting one.
+    """
+
+    def __init__(self, listener: Listener, *, scheduler_name: str | None, devices: DeviceRule) -> None:
+        """`scheduler_name`: whose pods are told to the listener, None for nobody's. `devices` guesses which GPUs a
+        pod has that does not say.
+        """
+        self.table = NodeTable([])
+        self.volumes = VolumeBooks(self.table, takes=self._is_decided_here)
+        """For pods that are assumed; used once it is the table's `volume_taking`."""
+        self.pods: dict[str, CachedPod] = {}
+        """Every pod there is, by uid, those that have ended too."""
+        self.seen = 0
+        """How many different pods there have been."""
+        self.unreadable = Unreadable()
+        self._listener = listener
+        self._scheduler_name = scheduler_name
+        self._reader = PodReader()
+        self._guesses = Guesses(self.table, devices)
+        self._uid_of: dict[tuple[str, str], str] = {}
+        self._on_node: dict[str, dict[str, None]] = {}
+        self._told: dict[str, Pod] = {}
+        self._gangs = Gangs()
+        self._most_shapes = _FEW_SHAPES
+
+    def handler(self, name: str) -> Handler:
+        """Who takes in the watch of this name; see `KINDS`."""
+        kind = KINDS[name].kind
+        if kind == "Node":
+            return NodeHandler(self)
+        if kind == "Pod":
+            return PodHandler(self)
+        if kind == "PodGroup":
+            return GroupHandler(self, name, SIGS_GROUP if f"/{SIGS_GROUP}/" in KINDS[name].path else KUBERNETES_GROUP)
+        return ObjectHandler(self, kind)
+
+    def guess_by(self, devices: DeviceRule) -> None:
+        """Guess GPUs by another rule from now on, those guessed before too; whoever waits may fit elsewhere now."""
+        self._guesses.use(devices)
+        self._listener.anything_changed()
+
+    def waiting(self, uid: str) -> Pod | None:
+        """The pod as it should wait now: for one whose bind has failed and that is no longer assumed."""
+        cached = self.pods.get(uid)
+        if cached is None or not self._is_ours(cached) or self._obstacle(cached):
+            return None
+        return self._pod(cached)
+
+    def as_waiting(self, uid: str) -> Pod | str:
+        """A pod as one to be placed, whoever's it is and wherever it stands; or why nobody could place it."""
+        cached = self.pods[uid]
+        return self._obstacle(cached) or self._pod(cached)
+
+    @property
+    def who_waits(self) -> list[str]:
+        """Uids of the pods that the listener was told to place, those among them that are assumed by now too."""
+        return list(self._told)
+
+    def give_back(self, uid: str) -> None:
+        """A bind has failed: unless a watch has named the pod's node meanwhile, it holds nothing any more."""
+        cached = self.pods.get(uid)
+        if cached is None or not cached.stands:
+            self._leave(uid)
+
+    def placed_members(self, gang: str) -> int:
+        """How many members of a gang have a node, are assumed on one, or have had it and ended well; for
+        `Queue.members_placed`.
+        """
+        pods = (self.pods[uid] for uid in self._gangs.members(gang))
+        return sum(
+            (bool(pod.node) or pod.uid in self.table.placed) and pod.phase != "Failed" and not pod.terminating
+            for pod in pods
+        )
+
+    def has_members(self, gang: str) -> bool:
+        """Whether there is a pod of this gang, wherever it stands."""
+        return bool(self._gangs.members(gang))
+
+    def differences(self, nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
+        """How the cache differs from a fresh list of all nodes and pods, and what is over capacity; one line each."""
+        return differences(self.table, self.pods, nodes, pods)
+
+    # --- nodes -----------------------------------------------------------------------------------------------------
+
+    def put_nodes(self, values: Iterable[Object]) -> None:
+        """Nodes that have come or changed."""
+        specs = []
+        for value in values:
+            try:
+                specs.append(_checked(node_spec(value)))
+            except RequestError as error:
+                self.unreadable.note("Node", value, error)
+            else:
+                self.unreadable.clear_of("Node", value)
+        structure = self.table.structure
+        new = [spec.name for spec in specs if spec.name not in self.table.row_of]
+        rows = self.table.put_nodes(specs)
+        for name in new:
+            for uid in self._on_node.get(name, ()):
+                self._book(self.pods[uid])
+        for row in rows:
+            self._guesses.renew(self.table.names[row])
+        if self.table.structure != structure:
+            self._listener.anything_changed()
+        else:
+            for row in rows:
+                self._listener.room_freed(row)
+
+    def keep_nodes(self, values: list[Object]) -> None:
+        """There are these nodes and no others."""
+        there = {value["metadata"]["name"] for value in values}
+        self.unreadable.keep("Node", values)
+        self.remove_nodes([name for name in self.table.names if name not in there])
+
+    def drop_node(self, value: Object) -> None:
+        self.unreadable.clear_of("Node", value)
+        self.remove_nodes([value["metadata"]["name"]])
+
+    def remove_nodes(self, names: Iterable[str]) -> None:
+        """Nodes that have gone; their pods wait aside."""
+        gone = [name for name in names if name in self.table.row_of]
+        self.table.remove_nodes(gone)
+        self._guesses.forget_nodes(gone)
+        if gone:
+            self._listener.anything_changed()
+
+    # --- pods ------------------------------------------------------------------------------------------------------
+
+    def put_pod(self, value: Object) -> None:
+        """A pod that has come or changed."""
+        uid = uid_of(value)
+        before = self.pods.get(uid)
+        now = self._reader.read(value, before)
+        if now is before:
+            return
+        if before is None:
+            replaced = self._uid_of.get((now.namespace, now.name))
+            if replaced is not None:
+                self.drop_pod(replaced)  # the name is a new pod's, so the old one is gone
+            self._uid_of[now.namespace, now.name] = uid
+            self.seen += 1
+        else:
+            self._unlist(before)
+        self.pods[uid] = now
+        self._list(now)
+        held = self.table.placed.get(uid)
+        confirmed = held is not None and self.table.names[held.row] == now.node
+        if now.node and held is None and uid in self._told:
+            self._listener.pod_bound(self._told[uid], now)
+        if now.ended:
+            self._leave(uid)
+        elif now.node:
+            self._book(now)
+        self._tell(now, confirmed=confirmed)
+        if now.gang is not None and now.node:
+            self._listener.gang_changed(gang_name(now.gang))
+        self._drop_shapes()
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod that has been deleted; one that is not known is none."""
+        gone = self.pods.pop(uid, None)
+        if gone is None:
+            return
+        del self._uid_of[gone.namespace, gone.name]
+        self._unlist(gone)
+        self.unreadable.pop(uid, None)
+        self._leave(uid)
+        if self._told.pop(uid, None) is not None:
+            self._listener.pod_gone(uid)
+        if gone.gang is not None:
+            self._listener.gang_changed(gang_name(gone.gang))
+        self._drop_shapes()
+
+    def _list(self, pod: CachedPod) -> None:
+        if pod.stands:
+            self._on_node.setdefault(pod.node, {})[pod.uid] = None
+        self._gangs.join(pod)
+
+    def _unlist(self, pod: CachedPod) -> None:
+        if pod.stands:
+            discard(self._on_node, pod.node, pod.uid)
+        self._gangs.leave(pod)
+
+    def _book(self, cached: CachedPod) -> None:
+        """Let a pod hold room on the node that the API server says it has."""
+        table, uid = self.table, cached.uid
+        row = table.row_of.get(cached.node)
+        if row is None:
+            self._leave(uid)
+            return
+        held = table.placed.get(uid)
+        stays = held is not None and held.row == row
+        devices = cached.devices
+        if held is not None and stays:
+            if devices is None and len(held.devices) == cached.spec.gpu_count and not self._guesses.has(uid):
+                devices = held.devices  # as decided here, though the pod does not carry it
+            if held.pod.spec == cached.spec and (devices == held.devices or not cached.spec.gpu_count):
+                return
+        if held is not None:
+            table.forget(uid)
+            self._guesses.forget(table.names[held.row], held.pod)
+        pod = self._pod(cached)
+        if devices is None and pod.gpu_count:
+            self._guesses.add(cached.node, pod)
+        else:
+            table.widen(max(pod.gpu_count, 1 + max(devices or (0,))))
+            table.assume(pod, Placement(row, cached.node, devices or ()))
+            self._guesses.renew(cached.node, pod)
+        if held is not None:
+            self._listener.room_freed(held.row)
+        if not stays:
+            self._listener.pod_came(row)
+
+    def _leave(self, uid: str) -> None:
+        if uid not in self.table.placed:
+            return
+        took_volumes = uid in self.volumes.by_pod
+        held = self.table.forget(uid)
+        self._guesses.forget(self.table.names[held.row], held.pod)
+        if took_volumes:
+            self._listener.anything_changed()  # other nodes may reach what it gave back
+        else:
+            self._listener.room_freed(held.row)
+
+    def _tell(self, cached: CachedPod, *, confirmed: bool = False) -> None:
+        """Keep the listener's idea of who waits up to date. `confirmed`: it stands where the scheduler put it."""
+        uid, told = cached.uid, self._told.get(cached.uid)
+        self.unreadable.pop(uid, None)
+        if cached.unreadable:
+            self.unreadable[uid] = cached.unreadable
+        if uid in self.table.placed and not cached.node:
+            return  # assumed: whether it waits again is the scheduler's to say
+        if not self._is_ours(cached):
+            if told is not None:
+                del self._told[uid]
+                if not confirmed:
+                    self._listener.pod_gone(uid)
+            return
+        obstacle = self._obstacle(cached)
+        pod = None if obstacle else self._pod(cached)
+        if told is not None:
+            if pod is not None and _alike(told, pod):
+                return
+            del self._told[uid]
+            self._listener.pod_gone(uid)
+        if pod is not None:
+            self._told[uid] = pod
+            self._listener.pod_waits(pod, cached)
+        elif cached.unreadable:
+            self._listener.pod_unreadable(cached, obstacle)
+        else:
+            self._listener.pod_waits_for(cached, obstacle)
+
+    def _is_decided_here(self, pod: Pod) -> bool:
+        cached = self.pods.get(str(pod.uid))
+        return cached is not None and not cached.node
+
+    def _is_ours(self, cached: CachedPod) -> bool:
+        return (
+            cached.scheduler_name == self._scheduler_name
+            and not cached.node
+            and not cached.terminating
+            and not cached.gated
+            and not cached.ended
+        )
+
+    def _obstacle(self, cached: CachedPod) -> str:
+        """What keeps a waiting pod from being placed at all; empty if nothing does."""
+        return cached.unreadable or self._gangs.obstacle(cached)
+
+    def _pod(self, cached: CachedPod) -> Pod:
+        return Pod(
+            cached.full_name,
+            self.table.shape(cached.spec),
+            uid=cached.uid,
+            priority=cached.priority,
+            gang=self._gangs.gang_of(cached),
+            arrival_s=cached.created_s,
+        )
+
+    def _drop_shapes(self) -> None:
+        if self.table.shape_count > self._most_shapes:
+            self.table.drop_shapes(pod.spec for pod in self.pods.values())
+            self._most_shapes = max(_FEW_SHAPES, 2 * self.table.shape_count)
+
+    # --- gangs and other objects -----------------------------------------------------------------------------------
+
+    def put_group(self, watch: str, form: str, value: Object) -> None:
+        """A PodGroup of one of the API groups has come or changed; `watch` is the one that tells."""
+        changed: GangName | None
+        try:
+            changed = self._gangs.put_group(watch, form, value)
+        except RequestError as error:
+            self.unreadable.note("PodGroup", value, error)
+            changed = group_name(form, value)
+            self._gangs.note_unreadable(watch, changed, str(error))
+        else:
+            self.unreadable.clear_of("PodGroup", value)
+        if changed is not None:
+            self._tell_members(changed)
+
+    def drop_group(self, watch: str, gang: GangName) -> None:
+        self.unreadable.pop(f"PodGroup {gang_name(gang)}", None)
+        if self._gangs.drop_group(watch, gang):
+            self._tell_members(gang)
+
+    def groups(self, watch: str) -> list[GangName]:
+        """The PodGroups that one watch has told."""
+        return self._gangs.groups(watch)
+
+    def _tell_members(self, gang: GangName) -> None:
+        for uid in list(self._gangs.members(gang_name(gang))):
+            if self.pods[uid].gang == gang:
+                self._tell(self.pods[uid])
+
+    def put_object(self, kind: str, value: Object) -> None:
+        """An object that is neither node, pod nor PodGroup has come or changed."""
+        if self.volumes.is_old(kind, value):
+            return
+        try:
+            changed = put_object(self.table.objects, kind, value)
+        except RequestError as error:
+            self.unreadable.note(kind, value, error)
+            return
+        self.unreadable.clear_of(kind, value)
+        self.volumes.told(kind, value)
+        self._objects_changed(kind, changed=changed)
+
+    def drop_object(self, kind: str, value: Object) -> None:
+        self.unreadable.clear_of(kind, value)
+        changed = drop_object(self.table.objects, kind, value)
+        self.volumes.dropped(kind, value)
+        self._objects_changed(kind, changed=changed)
+
+    def keep_objects(self, kind: str, values: list[Object]) -> None:
+        """Of this kind there are these and no others."""
+        self.unreadable.keep(kind, values)
+        changed = keep_objects(self.table.objects, kind, values)
+        self.volumes.kept(kind)
+        self._objects_changed(kind, changed=changed)
+
+    def _objects_changed(self, kind: str, *, changed: bool) -> None:
+        if changed and kind not in _UNSEEN_BY_FILTERS:
+            self.table.objects_changed()
+            self._listener.anything_changed()
+
+
+def _checked(spec: NodeSpec) -> NodeSpec:
+    if spec.gpu_count > MOST_DEVICES:
+        raise RequestError(f"the node has {spec.gpu_count} GPUs; at most {MOST_DEVICES} are looked at")
+    return spec
+
+
+def _alike(told: Pod, now: Pod) -> bool:
+    return (told.spec, told.priority, told.gang, told.arrival_s) == (now.spec, now.priority, now.gang, now.arrival_s)

@@ -1,0 +1,1 @@
+"""`foresail extender`: a policy behind a stock kube-scheduler. Knows the cache and `decide`."""

@@ -1,0 +1,359 @@
+"""A profile's answers to a kube-scheduler that asks: which nodes, how good, whom to preempt, bind."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from itertools import islice, repeat
+from typing import Any, Protocol
+
+import numpy as np
+
+from foresail.core.decide import Verdicts
+from foresail.core.model import Placement, Pod, Rows
+from foresail.core.profile import Profile
+from foresail.core.ranking import best_first, rank, reasons_of, refusal, verdicts
+from foresail.core.spec import PodSpec
+from foresail.core.table import NodeTable, Placed
+from foresail.errors import InputError
+from foresail.kube.objects.pod import pod_spec_of
+from foresail.kube.objects.quantity import RequestError
+from foresail.kube.objects.values import qualified
+from foresail.live.extender import protocol
+from foresail.live.extender.protocol import Asked, AskedPreemption
+from foresail.live.extender.samples import SampleWatch
+from foresail.live.extender.scores import to_scores
+from foresail.logs import get_logger
+
+DEFAULT_WEIGHT = 1000
+OTHER_SCORES_MOST = 1500
+"""The most that kube-scheduler's default scores give a node: 100 times 15, their weights with every feature."""
+SCORE_STEP = 10
+"""What kube-scheduler makes of one point of an extender of weight 1."""
+
+_MOST_RECENT = 10_000
+_MOST_LISTS = 16
+_MOST_TRIES = 16
+_NO_ROWS: Rows = np.empty(0, dtype=np.int64)
+
+
+class CachedPod(Protocol):
+    """What the cache knows of a pod, as far as an extender looks at it."""
+
+    @property
+    def node(self) -> str: ...
+
+    @property
+    def spec(self) -> PodSpec: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def unreadable(self) -> str: ...
+
+
+class KnownCluster(Protocol):
+    """Nodes and pods as the watches tell them."""
+
+    @property
+    def table(self) -> NodeTable: ...
+
+    @property
+    def pods(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderSettings:
+    """How an extender goes about its answers."""
+
+    weight: int = DEFAULT_WEIGHT
+    """The weight that kube-scheduler's configuration gives this extender."""
+    other_scores_most: int = OTHER_SCORES_MOST
+    """The most that all other scores give a node together."""
+    binds: bool = False
+    """Whether kube-scheduler leaves binding to the extender."""
+    force: bool = False
+    """Answer requests that carry whole nodes, although kube-scheduler then scores nodes as if they were empty."""
+    sampled: bool = False
+    """Whether kube-scheduler is expected to send a sample of its feasible nodes, not all of them."""
+    tells: bool = False
+    """Log every filter request with the nodes on which kube-scheduler and the profile disagree."""
+    assume_s: float = 60.0
+    """Seconds after which a pod that nobody saw bound gives its room back."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether one point of ours outweighs all other scores, so that our best node is the one that is chosen."""
+        return self.weight * SCORE_STEP > self.other_scores_most
+
+
+class Extender:
+    """Decides with a profile on the nodes of a cache. It is asked from one thread.
+
+    kube-scheduler goes on to the next pod while it still binds the last one, and watches tell of a bind only later. So
+    a pod whose node is certain is assumed at once: the one node that passes, or the one with the highest score where
+    the weight makes that decide. It gives its room back when kube-scheduler asks about it again, when it goes, or when
+    nobody saw it bound in time; a watch that sees it on another node moves it.
+    """
+
+    def __init__(
+        self,
+        cluster: KnownCluster,
+        profile: Profile,
+        settings: ExtenderSettings | None = None,
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings or ExtenderSettings()
+        self._cluster = cluster
+        self._profile = profile
+        self._now_s = now_s
+        self._recent: OrderedDict[str, tuple[str, PodSpec]] = OrderedDict()
+        self._assumed: OrderedDict[Hashable, float] = OrderedDict()
+        self._last: tuple[object, Verdicts] = (None, np.empty(0, dtype=np.uint16))
+        self._rows_of: OrderedDict[bytes, tuple[int, Rows]] = OrderedDict()
+        self._writer = protocol.ScoreWriter()
+        self._samples = SampleWatch()
+
+    # --- the verbs ---------------------------------------------------------------------------------------------------
+
+    def filter(self, asked: Asked) -> bytes:
+        """The nodes that pass the profile's filters, and why the others do not."""
+        pod, rows, verdict = self._judge(asked)
+        if not verdict.any() and not asked.has_nodes:
+            if len(rows) == 1:
+                self._assume(pod, int(rows[0]))
+            return protocol.all_pass_answer(asked)
+        passing = [name for name, code in zip(asked.names, verdict.tolist(), strict=True) if not code]
+        if len(passing) == 1:
+            self._assume(pod, self._cluster.table.row_of[passing[0]])
+        return protocol.filter_answer(asked, passing, self._refusals(pod, asked, rows, verdict))
+
+    def choose(self, asked: Asked) -> bytes:
+        """The answer to a filter request by the one node that is best, which kube-scheduler then takes unscored."""
+        pod, rows, verdict = self._judge(asked)
+        feasible: Rows = rows[verdict == 0]
+        if not len(feasible):
+            return protocol.filter_answer(asked, [], self._refusals(pod, asked, rows, verdict))
+        return self._chosen(pod, asked, rank(pod, self._cluster.table, self._profile, feasible).best)
+
+    def choose_at_once(self, asked: Asked) -> bytes | None:
+        """The same without a look at every name; None if that will not do.
+
+        Where a node's total depends on that node alone, the first of all nodes in the order of their totals that is
+        asked about is the best of those that are.
+        """
+        if (
+            self.settings.tells
+            or asked.has_nodes
+            or not self._profile.remembers_totals
+            or self._profile.tie is not None
+        ):
+            return None
+        pod, table = self._asked_again(asked), self._cluster.table
+        for row in islice(best_first(pod, table, self._profile), _MOST_TRIES):
+            if asked.has_name(table.names[row]):
+                self._look_for_samples(pod, asked.count_names())
+                return self._chosen(pod, asked, row)
+        return None
+
+    def prioritize(self, asked: Asked) -> bytes:
+        """Scores from 0 to 10; nodes that do not pass the filters any more get 0. Those with 0 are left out."""
+        rows = self._rows(asked)
+        pod = self._asked_again(asked)
+        table = self._cluster.table
+        places = np.flatnonzero(np.append(self._verdicts(pod), np.uint16(1))[rows] == 0)
+        scores = np.zeros(len(rows), dtype=np.int64)
+        if len(places):
+            feasible: Rows = rows[places]
+            ranking = rank(pod, table, self._profile, feasible)
+            decides = self.settings.decides
+            best = int(np.flatnonzero(feasible == ranking.best)[0]) if decides else None
+            scores[places] = to_scores(ranking.totals, best)
+            if decides:
+                self._assume(pod, ranking.best)
+        told = np.flatnonzero(scores)
+        return self._writer.answer([table.names[row] for row in rows[told].tolist()], scores[told].tolist())
+
+    def preempt(self, asked: AskedPreemption) -> bytes:
+        """Of the nodes that are to be cleared for a pod, those that then pass the profile's filters."""
+        pod = self._pod(asked.asked())
+        table = self._cluster.table
+        kept = {}
+        for node, (uids, broken) in asked.victims().items():
+            row = table.row_of.get(node)
+            if row is None:
+                continue
+            gone = self._take_away(uids, row)
+            try:
+                if not refusal(pod, table, self._profile, row):
+                    kept[node] = (uids, broken)
+            finally:
+                for held in reversed(gone):
+                    table.assume(held.pod, Placement(held.row, node, held.devices))
+        return protocol.preemption_answer(kept)
+
+    def place(self, uid: str, name: str, node: str) -> tuple[int, ...]:
+        """Book a pod that is about to be bound; returns its GPU devices on that node."""
+        table = self._cluster.table
+        row = table.row_of.get(node)
+        if row is None:
+            raise InputError(f"the extender's watch does not know node {node} yet; kube-scheduler will ask again")
+        held = table.placed.get(uid)
+        if held is None or held.row != row:
+            self.release(uid)
+            self._assume(self._known_pod(uid, name), row)
+            held = table.placed[uid]
+        return held.devices
+
+    def release(self, uid: Hashable) -> None:
+        """Give back the room of a pod that was assumed, unless a watch has seen it bound."""
+        if self._assumed.pop(uid, None) is None:
+            return
+        seen = self._cluster.pods.get(uid)
+        if uid in self._cluster.table.placed and not (seen is not None and seen.node):
+            self._cluster.table.forget(uid)
+
+    @property
+    def assumed(self) -> int:
+        """Pods that hold room though no watch has told of it; some may have been seen since."""
+        return len(self._assumed)
+
+    @property
+    def node_count(self) -> int:
+        return self._cluster.table.count
+
+    def knows_nodes(self, asked: Asked) -> bool:
+        """Whether the watch has told of all nodes of a request."""
+        return bool((self._rows(asked) >= 0).all())
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    def _asked_again(self, asked: Asked) -> Pod:
+        """The pod of a request. It has not got the node that we took for certain when we were asked before."""
+        pod = self._pod(asked)
+        self.release(pod.uid)
+        self._release_late()
+        return pod
+
+    def _judge(self, asked: Asked) -> tuple[Pod, Rows, Verdicts]:
+        """The pod of a filter request, and of the nodes that are asked about the rows and the verdicts."""
+        rows = self._rows(asked)
+        pod = self._asked_again(asked)
+        verdict = self._verdicts(pod)
+        self._look_for_samples(pod, len(rows))
+        if self.settings.tells:
+            self._tell(pod, asked.names, verdict)
+        return pod, rows, np.append(verdict, np.uint16(1))[rows]  # the last place is for unknown nodes
+
+    def _look_for_samples(self, pod: Pod, sent: int) -> None:
+        count = self._cluster.table.count
+        if sent < count and not self.settings.sampled:
+            self._samples.look(sent, count - int(np.count_nonzero(self._verdicts(pod))), count)
+
+    def _refusals(self, pod: Pod, asked: Asked, rows: Rows, verdict: Verdicts) -> dict[str, str]:
+        """Why each node does not pass that does not."""
+        said: dict[int, str] = {}
+        refused = {}
+        for name, row, code in zip(asked.names, rows.tolist(), verdict.tolist(), strict=True):
+            if row < 0:
+                refused[name] = "the extender's watch does not know this node yet"
+            elif code:
+                if code not in said:
+                    said[code] = ", ".join(reasons_of(pod, self._profile, code))
+                refused[name] = said[code]
+        return refused
+
+    def _chosen(self, pod: Pod, asked: Asked, row: int) -> bytes:
+        self._assume(pod, row)
+        return protocol.filter_answer(asked, [self._cluster.table.names[row]], {})
+
+    def _rows(self, asked: Asked) -> Rows:
+        """Row of each node that is asked about, -1 for one that no watch has told of."""
+        if asked.has_nodes and not self.settings.force:
+            raise InputError(
+                "the request carries whole nodes, and kube-scheduler 1.33 and later then scores nodes as if they were "
+                "empty; set nodeCacheCapable: true for this extender (foresail extender --print-config shows how), "
+                "or start it with --force"
+            )
+        # The same names come again and again: for both verbs of a pod, and mostly for the next pods too.
+        key, table = bytes(asked.NodeNames), self._cluster.table
+        structure, rows = self._rows_of.get(key, (-1, _NO_ROWS))
+        if structure != table.structure or asked.has_nodes:
+            rows = np.array(list(map(table.row_of.get, asked.names, repeat(-1))), dtype=np.int64)
+            if len(self._rows_of) >= _MOST_LISTS:
+                self._rows_of.popitem(last=False)
+            self._rows_of[key] = (table.structure, rows)
+        return rows
+
+    def _pod(self, asked: Asked) -> Pod:
+        """The pod of a request; filter and prioritize bring the same one, so it is read once."""
+        head = asked.head().metadata
+        known, cached = self._recent.get(head.uid), self._cluster.pods.get(head.uid)
+        if cached is not None and cached.version == head.resourceVersion and not cached.unreadable:
+            spec = cached.spec
+        elif known is not None and known[0] == head.resourceVersion:
+            spec = known[1]
+        else:
+            try:
+                spec = pod_spec_of(asked.pod())
+            except RequestError as error:
+                raise InputError(f"pod {qualified(head.namespace, head.name)}: {error}") from error
+            if len(self._recent) >= _MOST_RECENT:
+                self._recent.popitem(last=False)
+            self._recent[head.uid] = (head.resourceVersion, spec)
+        return Pod(qualified(head.namespace, head.name), self._cluster.table.shape(spec), uid=head.uid)
+
+    def _known_pod(self, uid: str, name: str) -> Pod:
+        recent, cached = self._recent.get(uid), self._cluster.pods.get(uid)
+        spec = recent[1] if recent is not None else None if cached is None else cached.spec
+        if spec is None:
+            raise InputError(f"pod {name} is not known to the extender; kube-scheduler will ask again")
+        return Pod(name, self._cluster.table.shape(spec), uid=uid)
+
+    def _verdicts(self, pod: Pod) -> Verdicts:
+        """Verdicts about all nodes; those of the filter request serve prioritize too unless something has changed."""
+        table = self._cluster.table
+        state = (pod.shape, table.structure, table.touches, self._profile.lessons)
+        if self._last[0] != state:
+            self._last = (state, verdicts(pod, table, self._profile))
+            # Asking may itself make the table grow (a resource that only this pod names).
+            if state != (pod.shape, table.structure, table.touches, self._profile.lessons):
+                self._last = (None, self._last[1])
+        return self._last[1]
+
+    def _assume(self, pod: Pod, row: int) -> None:
+        table = self._cluster.table
+        if pod.uid in table.placed:
+            return
+        table.assume(pod, Placement(row, table.names[row], self._profile.devices_on(row, pod, table.all)))
+        self._assumed[pod.uid] = self._now_s() + self.settings.assume_s
+
+    def _release_late(self) -> None:
+        now_s = self._now_s()
+        while self._assumed:
+            uid, deadline_s = next(iter(self._assumed.items()))
+            if deadline_s > now_s:
+                break
+            seen = self._cluster.pods.get(uid)
+            if uid in self._cluster.table.placed and not (seen is not None and seen.node):
+                get_logger().warning("assumed_pod_not_bound", uid=uid, waited_s=self.settings.assume_s)
+            self.release(uid)
+
+    def _tell(self, pod: Pod, names: list[str], verdict: Verdicts) -> None:
+        here = {self._cluster.table.names[row] for row in np.flatnonzero(verdict == 0)}
+        get_logger().debug(
+            "filtered",
+            pod=pod.name,
+            asked=len(names),
+            only_kube_scheduler=sorted(set(names) - here),
+            only_here=sorted(here - set(names)),
+        )
+
+    def _take_away(self, uids: list[str], row: int) -> list[Placed]:
+        table = self._cluster.table
+        here = [uid for uid in uids if uid in table.placed and table.placed[uid].row == row]
+        return [table.forget(uid) for uid in here]

@@ -1,0 +1,341 @@
+"""Decisions carried out on a real cluster: binds in parallel, and the reason told to every pod that must wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+from foresail.core.model import NoFit, Placement, Pod
+from foresail.core.preemption import Preempting, Preemption
+from foresail.core.queue import Backoff
+from foresail.core.scheduler import Scheduler
+from foresail.core.spec import Gang
+from foresail.errors import PolicyError
+from foresail.kube.api.client import Client
+from foresail.live.actions.binding import Bind, Binder, Ending
+from foresail.live.actions.evicting import Evictor
+from foresail.live.actions.volumes import VolumeBinder
+from foresail.live.cache.cache import Cache
+from foresail.live.cache.pods import CachedPod
+from foresail.live.events import Events
+from foresail.live.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, Conditions
+from foresail.live.scheduler.metrics import ERROR, SCHEDULED, Metrics
+from foresail.live.scheduler.metrics import UNSCHEDULABLE as UNSCHEDULABLE_RESULT
+from foresail.logs import get_logger
+
+MOST_BINDS = 128
+"""Binds under way at once; decisions wait when the API server does not keep up."""
+
+_AFTER_GIVING_UP_S = 30.0
+_AFTER_ERROR_S = 10.0
+
+
+class Aim(NamedTuple):
+    """Where a pod that is being bound goes."""
+
+    pod: Pod
+    placement: Placement
+    overfills: bool
+    """Whether the node had too little room even when it was chosen; a profile may have no filter that counts room."""
+
+
+class LiveCluster:
+    """The `Cluster` that core's scheduler drives; `scheduler` is set once both exist."""
+
+    scheduler: Scheduler
+
+    def __init__(
+        self,
+        api: Client,
+        cache: Cache,
+        events: Events,
+        metrics: Metrics,
+        *,
+        changed: Callable[[], None],
+        backoff: Backoff,
+    ) -> None:
+        """`changed` is called whenever there may be something to decide again; pods whose bind failed back off."""
+        self.table = cache.table
+        self.cache = cache
+        self.events = events
+        self.conditions = Conditions(api, self._waiting)
+        self.preemption = Preempting(may_preempt=self._may_preempt)
+        self.clearing: dict[str, asyncio.Task[None]] = {}
+        """Pods for which others are being made to go."""
+        self.binding: dict[str, asyncio.Task[None]] = {}
+        """Pods with a decision that is not carried out yet."""
+        self.paused: dict[str, asyncio.TimerHandle] = {}
+        """Pods that are given a rest before they are decided about again."""
+        self._aims: dict[str, Aim] = {}
+        """Of every pod in `binding`."""
+        self.policy_error = ""
+        """What a policy failed on, until a decision succeeds."""
+        self.bind_error = ""
+        """Why the last bind could not be carried out, until one is."""
+        self.awaiting_volumes: set[str] = set()
+        """Those of `binding` that wait for others to bind their claims, which may take minutes."""
+        self.may_bind: Callable[[], bool] = lambda: True
+        """Whether binds are ours to make, asked right before each."""
+        self._binder = Binder(api)
+        self._volumes = VolumeBinder(api, cache)
+        self.table.volume_taking = cache.volumes
+        self._evictor = Evictor(api, cache, events)
+        self._metrics = metrics
+        self._changed = changed
+        self._backoff = backoff
+        self._failures: dict[str, int] = {}
+        self._second_try: asyncio.TimerHandle | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return len(self.binding) - len(self.awaiting_volumes) >= MOST_BINDS
+
+    def lead(self, *, leads: bool) -> None:
+        """Whether this process places pods. One that does no longer leaves volumes that are not bound yet to the next,
+        which finds in the claims where they are to be.
+        """
+        if leads:
+            self._volumes.stopped = ""
+        else:
+            self._volumes.stop("this scheduler stopped placing pods while the volumes were being bound")
+
+    # --- what the scheduler asks for -------------------------------------------------------------------------------
+
+    def bind(self, pod: Pod, placement: Placement) -> None:
+        self.policy_error = ""
+        self._metrics.attempts[SCHEDULED].inc()
+        uid = _uid(pod)
+        self._aims[uid] = aim = Aim(pod, placement, self._overfills(pod, placement))
+        self.binding[uid] = asyncio.create_task(self._bind(self.cache.pods[uid], aim), name=f"bind {pod.name}")
+
+    def refuse(self, pod: Pod, why: NoFit) -> None:
+        self._metrics.attempts[UNSCHEDULABLE_RESULT].inc()
+        message = availability(why)
+        # The others of its lane were not tried, but wait for the same reason.
+        for companion in self.scheduler.queue.companions(pod.uid):
+            self._tell(companion.uid, UNSCHEDULABLE, message)
+
+    def give_up(self, gang: Gang, members: list[Pod], why: str) -> None:
+        get_logger().warning("gang_given_up", gang=gang.name, members=len(members), why=why)
+        for pod in members:
+            self._tell(pod.uid, UNSCHEDULABLE, why)
+            self._rest(pod, _AFTER_GIVING_UP_S)
+
+    def preempt(self, pod: Pod, plan: Preemption) -> None:
+        uid = _uid(pod)
+        self._metrics.preemptions.inc()
+        self._metrics.victims.observe(len(plan.victims))
+        self.clearing[uid] = asyncio.create_task(self._clear(self.cache.pods[uid], plan), name=f"clear for {pod.name}")
+
+    async def _clear(self, pod: CachedPod, plan: Preemption) -> None:
+        uid = pod.uid
+        try:
+            cleared = await self._evictor.clear(pod, plan, wanted=lambda: self._clears(uid, plan.node))
+        finally:
+            del self.clearing[uid]
+        if not cleared and self._clears(uid, plan.node):
+            # The node is not to be had this way; the pod is tried again as one that holds no node.
+            self.preemption.nominations.withdraw(uid)
+            self._try_again_later()
+        elif uid in self.scheduler.queue:
+            # It may have had its turn meanwhile, when it could not make others go.
+            self._try_again()
+
+    def _clears(self, uid: str, node: str) -> bool:
+        """Whether a node is still to be cleared for a pod: by us, and the pod has not found another or gone."""
+        nomination = self.preemption.nominations.get(uid)
+        return self.may_bind() and nomination is not None and nomination.node == node
+
+    def _may_preempt(self, pod: Pod) -> bool:
+        cached = self.cache.pods.get(_uid(pod))
+        return cached is not None and cached.preemption_policy != "Never" and cached.uid not in self.clearing
+
+    def policy_failed(self, pods: list[Pod], error: PolicyError) -> None:
+        self._metrics.attempts[ERROR].inc()
+        self.policy_error = str(error)
+        get_logger().error("policy_failed", pods=[pod.name for pod in pods[:5]], error=str(error))
+        for pod in pods:
+            for companion in self.scheduler.queue.companions(pod.uid):
+                self._tell(companion.uid, SCHEDULER_ERROR, str(error))
+        self._try_again_later()
+
+    def _try_again_later(self) -> None:
+        if self._second_try is None:
+            self._second_try = asyncio.get_running_loop().call_later(_AFTER_ERROR_S, self._try_again)
+
+    def _try_again(self) -> None:
+        if self._second_try is not None:
+            self._second_try.cancel()
+            self._second_try = None
+        self.scheduler.queue.wake_all()
+        self._changed()
+
+    # --- what pods are told ----------------------------------------------------------------------------------------
+
+    def same_refusal(self, pod: Pod) -> None:
+        """A pod has joined a lane that sleeps: it waits for the same reason as the others there."""
+        for companion in self.scheduler.queue.companions(pod.uid):
+            told = self.conditions.told(_uid(companion))
+            if told is not None:
+                self._tell(pod.uid, *told)
+                return
+
+    def lack_companions(self, gang: Gang, members: list[Pod], more: int) -> None:
+        """Too few of a gang have come for a turn of it."""
+        why = f"waiting for {more} more of the {gang.min_members} pods of gang {gang.name}"
+        for pod in members:
+            self._tell(pod.uid, UNSCHEDULABLE, why)
+
+    def explain_wait(self, pod: CachedPod, why: str) -> None:
+        """A pod cannot be queued yet."""
+        if self.conditions.tell(pod.uid, UNSCHEDULABLE, why):
+            self.events.add(pod, "FailedScheduling", "Scheduling", why, warning=True)
+
+    def _tell(self, uid: Hashable, reason: str, message: str) -> None:
+        pod = self.cache.pods.get(str(uid))
+        if pod is not None and self.conditions.tell(pod.uid, reason, message):
+            self.events.add(pod, "FailedScheduling", "Scheduling", message, warning=True)
+
+    def _waiting(self, uid: str) -> CachedPod | None:
+        pod = self.cache.pods.get(uid)
+        return None if pod is None or pod.node or uid in self.binding else pod
+
+    # --- binds -----------------------------------------------------------------------------------------------------
+
+    async def _bind(self, cached: CachedPod, aim: Aim) -> None:
+        pod, placement, _ = aim
+        started_s = time.perf_counter()
+        try:
+            ended = await self._bind_volumes(cached, aim)
+            if ended is None:
+                started_s = time.perf_counter()  # volumes take as long as others take to make them
+                ended = await self._binder.bind(
+                    cached,
+                    placement.node,
+                    placement.devices,
+                    version=self.cache.pods.get(cached.uid, cached).version,
+                    obstacle=lambda: self._obstacle(aim),
+                )
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the pod must not be lost
+            get_logger().exception("bind_broke", pod=pod.name)
+            ended = Bind(Ending.FAILED, f"{type(error).__name__}: {error}")
+        del self.binding[cached.uid], self._aims[cached.uid]
+        self._metrics.bind_s.observe(time.perf_counter() - started_s)
+        self._metrics.binds.labels(ended.ending.value).inc()
+        self._conclude(cached, pod, placement, ended)
+        self._changed()
+
+    async def _bind_volumes(self, cached: CachedPod, aim: Aim) -> Bind | None:
+        """How it ended for a pod whose volumes were not to be had; None if it can be bound now."""
+        uid = cached.uid
+        taken = self.cache.volumes.by_pod.get(uid)
+        if taken is None:
+            return None
+        why = self._obstacle(aim) or await self._volumes.write(uid, taken)
+        if not why:
+            self.awaiting_volumes.add(uid)
+            try:
+                why = await self._volumes.wait(uid, taken)
+            finally:
+                self.awaiting_volumes.discard(uid)
+        if not why:
+            return None
+        return Bind(Ending.NO_VOLUMES if uid in self.cache.pods else Ending.GONE, why)
+
+    def nodes_changed(self) -> None:
+        """A node that went has taken assumed pods with it. If it is back while their binds are still on the way, they
+        hold their room again, or others would get it too.
+        """
+        table = self.table
+        for uid, (pod, placement, _) in self._aims.items():
+            row = table.row_of.get(placement.node)
+            cached = self.cache.pods.get(uid)
+            if row is None or cached is None or cached.node or cached.ended or uid in table.placed:
+                continue
+            table.widen(1 + max(placement.devices, default=-1))
+            table.assume(pod, Placement(row, placement.node, placement.devices))
+
+    def _obstacle(self, aim: Aim) -> str:
+        node = aim.placement.node
+        if not self.may_bind():
+            return "another replica may lead by now"
+        # The API server would bind a pod to a node that does not exist, and to one that is full.
+        if node not in self.table.row_of:
+            return f"node {node} went away before the pod was bound to it"
+        if not aim.overfills and self._overfills(aim.pod, aim.placement):
+            return f"node {node} was filled by another scheduler before the pod was bound to it"
+        return ""
+
+    def _overfills(self, pod: Pod, placement: Placement) -> bool:
+        """Whether the node, with the pod on it, has given more than it has of something that the pod asks for."""
+        table, row = self.table, self.table.row_of[placement.node]
+        return bool(
+            (table.free[row][pod.request > 0] < 0).any()
+            or 0 < table.max_pods[row] < table.pod_count[row]
+            or any(table.gpu_free[row, device] < 0 for device in placement.devices)
+        )
+
+    def _conclude(self, cached: CachedPod, pod: Pod, placement: Placement, ended: Bind) -> None:
+        uid = cached.uid
+        if ended.ending is Ending.BOUND:
+            self.bind_error = ""
+            self._failures.pop(uid, None)
+            self.conditions.forget(uid)
+            self._metrics.sli_s.observe(max(0.0, time.time() - cached.created_s))
+            note = f"Successfully assigned {cached.namespace}/{cached.name} to {placement.node}"
+            self.events.add(cached, "Scheduled", "Binding", note)
+            return
+        get_logger().warning("bind_failed", pod=pod.name, node=placement.node, ending=ended.ending.value, why=ended.why)
+        self.cache.give_back(uid)
+        now = self.cache.pods.get(uid)
+        # A pod that was deleted while its bind was under way, or that has a node by now, does not wait again.
+        waits = now is not None and not now.node
+        if waits and ended.ending in {Ending.FAILED, Ending.NO_VOLUMES}:
+            if ended.ending is Ending.FAILED:
+                self.bind_error = ended.why
+            self._tell(uid, SCHEDULER_ERROR, ended.why)
+            failures = self._failures[uid] = self._failures.get(uid, 0) + 1
+            self._rest(pod, self._backoff.pause_s(failures))
+        else:
+            self.forget(uid)
+
+    # --- pods that rest --------------------------------------------------------------------------------------------
+
+    def _rest(self, pod: Pod, pause_s: float) -> None:
+        uid = _uid(pod)
+        if uid in self.cache.pods:
+            self.paused[uid] = asyncio.get_running_loop().call_later(pause_s, self._resume, uid)
+
+    def _resume(self, uid: str) -> None:
+        self.paused.pop(uid, None)
+        # As it is now: labels or gates may have changed while it rested.
+        pod = self.cache.waiting(uid)
+        if pod is not None and uid not in self.scheduler.queue:
+            if pod.gang is not None:
+                self.scheduler.queue.members_placed(pod.gang, self.cache.placed_members(pod.gang.name))
+            self.scheduler.submit(pod)
+            self._changed()
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, or somebody else has placed it."""
+        self._failures.pop(uid, None)
+        if not self._failures:
+            self.bind_error = ""  # nobody is left who could not be bound
+        self.conditions.forget(uid)
+        timer = self.paused.pop(uid, None)
+        if timer is not None:
+            timer.cancel()
+
+
+def availability(why: NoFit) -> str:
+    """A refusal in kube-scheduler's words, which autoscalers and people know: "0/3 nodes are available: …"."""
+    if not why.node_count:
+        return "no nodes available to schedule pods"
+    reasons = sorted(f"{count} {reason}" for reason, count in why.reasons.items())
+    return f"0/{why.node_count} nodes are available: {', '.join(reasons)}."
+
+
+def _uid(pod: Pod) -> str:
+    return str(pod.uid)

@@ -1,0 +1,191 @@
+"""The loop on a real cluster: what the cache learns fills the queue, and each turn of the queue becomes a decision."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+from foresail.core.clock import Clock, WallClock
+from foresail.core.decide import decide
+from foresail.core.model import NoFit, Placement, Pod
+from foresail.core.profile import Profile
+from foresail.core.queue import Backoff, Queue
+from foresail.core.roll_call import RollCall
+from foresail.core.scheduler import Scheduler
+from foresail.core.spec import Gang
+from foresail.core.table import NodeTable
+from foresail.kube.api.client import Client
+from foresail.live.cache.cache import Cache
+from foresail.live.cache.pods import CachedPod
+from foresail.live.events import Events
+from foresail.live.scheduler.cluster import LiveCluster
+from foresail.live.scheduler.metrics import SCHEDULED, UNSCHEDULABLE, Metrics
+from foresail.logs import get_logger
+
+_SLICE_S = 0.004
+"""Decisions are made for so long at a stretch; then watches and binds have their turn."""
+_FLUSH_EVERY_S = 300.0
+"""After so long pods that fitted nowhere are tried again although nothing seems to have happened."""
+_MEND_EVERY_S = 30.0
+
+
+class LiveScheduler:
+    """Places the pods that name this scheduler. `leads` says whether it may: one of several replicas does."""
+
+    def __init__(
+        self,
+        api: Client,
+        profile: Profile,
+        *,
+        scheduler_name: str = "foresail",
+        backoff: Backoff | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        backoff = backoff or Backoff()
+        self.metrics = Metrics(scheduler_name)
+        self.cache = Cache(self, scheduler_name=scheduler_name, devices=profile.devices)
+        self.events = Events(api)
+        self._clock = clock or WallClock()
+        self.queue = Queue(self._clock, backoff=backoff, roll_call=RollCall(self._clock))
+        self.cluster = LiveCluster(api, self.cache, self.events, self.metrics, changed=self._changed, backoff=backoff)
+        preemption = self.cluster.preemption
+        self.core = Scheduler(self.cluster, profile, self.queue, decide=self._decide, preemption=preemption)
+        self.cluster.scheduler = self.core
+        self.leads = False
+        self.broke = ""
+        """What the last turn broke on, if it was no policy's fault; empty once a turn went well."""
+        self._gangs: dict[str, Gang] = {}
+        """Those of which somebody has waited, as long as there is any member."""
+        self._news = asyncio.Event()
+        self._flush_s = _FLUSH_EVERY_S
+        self._mend_s = _MEND_EVERY_S
+
+    # --- what the cache tells --------------------------------------------------------------------------------------
+
+    def pod_waits(self, pod: Pod, cached: CachedPod) -> None:
+        if cached.uid in self.cluster.binding or cached.uid in self.queue:
+            return
+        self.metrics.incoming.labels("PodAdd").inc()
+        if pod.gang is not None:
+            self._gangs[pod.gang.name] = pod.gang
+            self.queue.members_placed(pod.gang, self.cache.placed_members(pod.gang.name))
+        if cached.nominated_node and self.cluster.preemption.nominations.get(cached.uid) is None:
+            # Others left, or are leaving, for it since before this process started.
+            self.cluster.preemption.nominations.nominate(pod, cached.nominated_node)
+        self.core.submit(pod)
+        # What a gang was refused for may be mended by the very pod that has come; its turn will tell.
+        if pod.gang is None and self.queue.sleeps(cached.uid):
+            self.cluster.same_refusal(pod)
+        self._changed()
+
+    def pod_gone(self, uid: str) -> None:
+        self.core.withdraw(uid)
+        if uid not in self.cluster.binding:
+            self.cluster.forget(uid)
+        self._changed()
+
+    def pod_waits_for(self, cached: CachedPod, why: str) -> None:
+        self.cluster.explain_wait(cached, why)
+
+    def pod_unreadable(self, cached: CachedPod, why: str) -> None:
+        self.cluster.explain_wait(cached, why)
+
+    def pod_bound(self, pod: Pod, cached: CachedPod) -> None:
+        pass
+
+    def pod_came(self, _row: int) -> None:
+        self.core.pod_came()
+        self._changed()
+
+    def room_freed(self, row: int) -> None:
+        self.core.node_changed(row)
+        self._changed()
+
+    def gang_changed(self, gang: str) -> None:
+        # A list may name those that wait before those that have their node.
+        waited = self._gangs.get(gang)
+        if waited is not None:
+            self.queue.members_placed(waited, self.cache.placed_members(gang))
+            self._changed()
+            if not self.cache.has_members(gang):
+                del self._gangs[gang]
+
+    def anything_changed(self) -> None:
+        self.cluster.nodes_changed()
+        self.queue.wake_all()
+        self._changed()
+
+    def _changed(self) -> None:
+        self._news.set()
+
+    # --- turns -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Decide for ever; cancel it to stop. Call once the cache knows the cluster."""
+        while True:
+            if self.leads and self._work():
+                await asyncio.sleep(0)
+                continue
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                # Before Python 3.12 wait_for loses a cancel that comes together with news, and this would never end.
+                async with asyncio.timeout(self._idle_s()):
+                    await self._news.wait()
+            self._look_after()
+
+    def _work(self) -> bool:
+        """Give turns for a while; whether there may be more to do at once."""
+        until_s = time.perf_counter() + _SLICE_S
+        while not self.cluster.is_busy:
+            try:
+                if not self.core.step():
+                    return False
+                self.broke = ""
+            except Exception as error:  # noqa: BLE001 - a scheduler that stops helps nobody; health tells of it
+                self.broke = f"{type(error).__name__}: {error}"
+                get_logger().exception("turn_broke")
+                return False
+            if time.perf_counter() > until_s:
+                return True
+        return False
+
+    def _decide(self, pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
+        started_s = time.perf_counter()
+        outcome = decide(pod, table, profile)
+        result = SCHEDULED if isinstance(outcome, Placement) else UNSCHEDULABLE
+        self.metrics.latency[result].observe(time.perf_counter() - started_s)
+        return outcome
+
+    def _idle_s(self) -> float:
+        now_s = self._clock.now()
+        return max(
+            0.0, min(self.queue.next_time_s() if self.leads else self._mend_s, self._flush_s, self._mend_s) - now_s
+        )
+
+    def _look_after(self) -> None:
+        if self.leads:
+            for gang, members, more in self.queue.incomplete():
+                self.cluster.lack_companions(gang, members, more)
+        now_s = self._clock.now()
+        if now_s >= self._flush_s:
+            self._flush_s = now_s + _FLUSH_EVERY_S
+            self.queue.wake_all()
+        if now_s >= self._mend_s:
+            self._mend_s = now_s + _MEND_EVERY_S
+            self.mend()
+
+    def mend(self) -> int:
+        """Put back waiting pods that stand nowhere. There should never be one; if there is, it is counted and told."""
+        lost = 0
+        cluster = self.cluster
+        for uid in self.cache.who_waits:
+            if any(uid in place for place in (self.queue, cluster.binding, cluster.paused, cluster.table.placed)):
+                continue
+            pod = self.cache.waiting(uid)
+            if pod is not None:
+                lost += 1
+                get_logger().error("pod_was_lost", pod=pod.name)
+                self.core.submit(pod)
+        self.metrics.mended.inc(lost)
+        return lost

@@ -1,0 +1,150 @@
+"""Decide beside another scheduler without binding anything, and write down where the choices differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from foresail.core.explain import explain
+from foresail.core.model import NoFit, Pod
+from foresail.core.profile import Profile
+from foresail.errors import PolicyError, ResultsError
+from foresail.live.cache.cache import Cache
+from foresail.live.cache.listener import Bystander
+from foresail.live.cache.pods import CachedPod
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One pod that the other scheduler has bound, and what we would have done at that moment."""
+
+    pod: str
+    theirs: str
+    """The node it was bound to."""
+    ours: str
+    """The node we would have chosen; empty if none."""
+    agree: bool
+    """The same node, or one that we score as high."""
+    feasible: bool
+    """Whether their node passes our filters."""
+    our_score: float | None
+    their_score: float | None
+    """What our profile gives their node; None if it does not pass our filters."""
+    why: str = ""
+    """Why we would have placed it nowhere, or what a policy failed on."""
+
+
+@dataclass(slots=True)
+class Agreement:
+    """All choices so far, counted."""
+
+    pods: int = 0
+    same_node: int = 0
+    as_good: int = 0
+    """Another node than ours, with the same score."""
+    worse: int = 0
+    """Their node scores lower under our profile."""
+    infeasible: int = 0
+    """Their node does not pass our filters."""
+    nowhere: int = 0
+    """We would have let the pod wait, or our policy failed."""
+
+    def add(self, choice: Choice) -> None:
+        self.pods += 1
+        if not choice.ours:
+            self.nowhere += 1
+        elif choice.ours == choice.theirs:
+            self.same_node += 1
+        elif choice.agree:
+            self.as_good += 1
+        elif choice.feasible:
+            self.worse += 1
+        else:
+            self.infeasible += 1
+
+    def __str__(self) -> str:
+        agreed = self.same_node + self.as_good
+        part = f" ({100 * agreed / self.pods:.1f} %)" if self.pods else ""
+        return (
+            f"{self.pods} pods bound by the other scheduler; agreed on {agreed}{part}: "
+            f"{self.same_node} on the same node, {self.as_good} on one as good; "
+            f"{self.worse} on a node that we score lower, {self.infeasible} on one that our filters refuse, "
+            f"{self.nowhere} that we would have let wait"
+        )
+
+
+class Shadow(Bystander):
+    """Is told of each bind before it is counted, so that our decision sees what the other scheduler saw."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        scheduler_name: str,
+        out: Path | None = None,
+        stop_after: int | None = None,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_end` is called once `stop_after` pods were compared; `out` gets a JSON line for each."""
+        self.profile = profile
+        self._stop_after = stop_after
+        self._on_end = on_end
+        self.cache = Cache(self, scheduler_name=scheduler_name, devices=profile.devices)
+        self.agreement = Agreement()
+        self.is_watching = False
+        """False until the cluster is known: pods that were placed before are nobody's choice of now."""
+        self._out = None if out is None else _opened(out)
+
+    def close(self) -> None:
+        if self._out is not None:
+            self._out.close()
+
+    def pod_bound(self, pod: Pod, cached: CachedPod) -> None:
+        enough = self._stop_after is not None and self.agreement.pods >= self._stop_after
+        if not self.is_watching or enough or cached.node not in self.cache.table.row_of:
+            return
+        choice = compare(pod, cached.node, self.cache, self.profile)
+        self.agreement.add(choice)
+        if self._out is not None:
+            self._out.write(msgspec.json.encode(asdict(choice)) + b"\n")
+            self._out.flush()
+        if self._on_end is not None and self.agreement.pods == self._stop_after:
+            self._on_end()
+
+
+def compare(pod: Pod, node: str, cache: Cache, profile: Profile) -> Choice:
+    """Their node against what we decide now."""
+    table = cache.table
+    try:
+        explained = explain(pod, table, profile, top=table.count)
+    except PolicyError as error:
+        return Choice(pod.name, node, "", agree=False, feasible=False, our_score=None, their_score=None, why=str(error))
+    outcome = explained.outcome
+    totals = {candidate.node: candidate.total for candidate in explained.candidates}
+    theirs = totals.get(node)
+    if isinstance(outcome, NoFit):
+        return Choice(
+            pod.name, node, "", agree=False, feasible=False, our_score=None, their_score=theirs, why=str(outcome)
+        )
+    ours = totals.get(outcome.node, outcome.score)
+    return Choice(
+        pod.name,
+        node,
+        outcome.node,
+        agree=outcome.node == node or (theirs is not None and theirs >= ours),
+        feasible=theirs is not None,
+        our_score=ours,
+        their_score=theirs,
+    )
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be written ({error.strerror}); give --out another file") from error

@@ -1,0 +1,1 @@
+"""Ports of our own: health, metrics, TLS, an orderly end. Knows nothing of scheduling."""

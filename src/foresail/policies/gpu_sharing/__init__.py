@@ -1,0 +1,1 @@
+"""Policies of the GPU-sharing experiments: fragmentation gradient and its rivals."""

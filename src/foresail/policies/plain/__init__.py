@@ -1,0 +1,1 @@
+"""Policies and filters that look at amounts alone."""

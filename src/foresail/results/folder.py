@@ -1,0 +1,364 @@
+"""The results folder: what a run leaves on disk, written whole or not at all, and read back only if unharmed."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import importlib.metadata
+import io
+import json
+import math
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from foresail import __version__
+from foresail.digest import sha256_of
+from foresail.errors import ResultsError
+from foresail.results.frames import SCHEMAS, to_frame
+from foresail.results.result import RunResult
+
+FORMAT = "foresail-run"
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+SUMMARY = "summary.json"
+FILES = {
+    "placements": "placements.csv",
+    "by_load": "by_load.csv",
+    "timeline": "timeline.parquet",
+    "nodes": "nodes.parquet",
+    "pods": "pods.parquet",
+}
+"""The file that holds each table."""
+
+_LIBRARIES = ("numba", "numpy", "polars")
+# Values that need no more than 53 bits are exact in a float, so only these may be written without a fraction.
+_EXACT_WHOLE = 2.0**53
+_WHOLE_WHERE_POSSIBLE = ("time_s", "load")
+_DERIVED = frozenset({"report.html"})
+"""What a user may make from a results folder and keep in it; replacing the folder may drop it."""
+
+
+def write_run(folder: Path, result: RunResult, *, manifest_extra: Mapping[str, Any], overwrite: bool = False) -> None:
+    """Write a run as a results folder that is complete or absent, with the same bytes for the same run.
+
+    `manifest_extra` goes into the manifest beside the run's own fields: `inputs` (path -> sha256) and `command` (list
+    of arguments) are the usual ones. `overwrite` replaces an earlier results folder and nothing else.
+    """
+    write_files(folder, run_files(result, manifest_extra), overwrite=overwrite)
+
+
+def run_files(result: RunResult, manifest_extra: Mapping[str, Any]) -> dict[str, bytes]:
+    """Make the files of a results folder, the manifest last; a worker elsewhere may send them home."""
+    tables = {name: to_frame(name, columns) for name in FILES if (columns := getattr(result, name)) is not None}
+    files = {FILES[name]: _table_bytes(FILES[name], frame) for name, frame in tables.items()}
+    files[SUMMARY] = _json_bytes(result.summary)
+    return files | {MANIFEST: _json_bytes(_manifest(result, tables, files, manifest_extra))}
+
+
+def write_files(folder: Path, files: Mapping[str, bytes], *, overwrite: bool = False) -> None:
+    """Write what `run_files` made as a results folder that is complete or absent."""
+    folder = folder.resolve() if folder.is_symlink() else folder
+    check_target(folder, overwrite=overwrite)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = _partial_folder(folder)
+        try:
+            # The manifest comes last, so that even a copy cut short by a power failure is not taken for a whole one.
+            for name, content in files.items():
+                _write_through(partial / name, content)
+            _sync_folder(partial)
+            _move_into_place(partial, folder)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise ResultsError(_write_failure(folder, error)) from error
+
+
+def read_run(folder: Path) -> StoredRun:
+    """Open a results folder after checking that every file is there and holds what was written."""
+    manifest = _read_manifest(folder)
+    for name, expected in manifest["files"].items():
+        path = folder / name
+        try:
+            found = sha256_of(path)
+        except FileNotFoundError:
+            raise ResultsError(f"{path}: missing, though the manifest lists it; {_RUN_AGAIN}") from None
+        except OSError as error:
+            raise ResultsError(f"{path}: cannot be read ({error.strerror}); {_RUN_AGAIN}") from error
+        if found != expected:
+            raise ResultsError(
+                f"{path}: changed since it was written (sha256 {found[:12]}…, the manifest says {expected[:12]}…); "
+                f"{_RUN_AGAIN}"
+            )
+    return StoredRun(folder, manifest)
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A results folder on disk; a table is read when it is first asked for and then kept."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def protocol(self) -> str:
+        return str(self.manifest["protocol"])
+
+    @property
+    def policy(self) -> str:
+        return str(self.manifest["policy"])
+
+    @property
+    def trace(self) -> str:
+        return str(self.manifest["trace"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.manifest["seed"])
+
+    @property
+    def load(self) -> float | None:
+        return None if self.manifest["load"] is None else float(self.manifest["load"])
+
+    @property
+    def total_gpus(self) -> int:
+        return int(self.manifest["total_gpus"])
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        return dict(self.manifest["profile"])
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        path = self.folder / SUMMARY
+        try:
+            return dict(json.loads(path.read_bytes()))
+        except (OSError, ValueError) as error:
+            raise ResultsError(f"{path}: cannot be read ({error}); {_RUN_AGAIN}") from error
+
+    @cached_property
+    def placements(self) -> pl.DataFrame:
+        return self._table("placements")
+
+    @cached_property
+    def timeline(self) -> pl.DataFrame:
+        return self._table("timeline")
+
+    @cached_property
+    def nodes(self) -> pl.DataFrame:
+        return self._table("nodes")
+
+    @cached_property
+    def by_load(self) -> pl.DataFrame | None:
+        return self._table("by_load") if FILES["by_load"] in self.manifest["files"] else None
+
+    @cached_property
+    def pods(self) -> pl.DataFrame | None:
+        return self._table("pods") if FILES["pods"] in self.manifest["files"] else None
+
+    def _table(self, name: str) -> pl.DataFrame:
+        path = self.folder / FILES[name]
+        try:
+            if path.suffix == ".parquet":
+                return pl.read_parquet(path)
+            # One reading for an empty field: a pod that was not placed has the node "".
+            frame = pl.read_csv(path, schema_overrides=SCHEMAS[name])
+            return frame.with_columns(pl.col(pl.String).fill_null(""))
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise ResultsError(f"{path}: cannot be read ({error}); {_RUN_AGAIN}") from error
+
+
+Run = StoredRun | RunResult
+"""A run on disk or in memory; tables, plots and the report take either."""
+
+
+def run_frame(run: Run, table: str) -> pl.DataFrame | None:
+    """Return one table of a run, stored or in memory, or None where the run has no such table."""
+    columns = getattr(run, table)
+    return columns if columns is None or isinstance(columns, pl.DataFrame) else to_frame(table, columns)
+
+
+_RUN_AGAIN = "run it again, or take the folder from a backup"
+_ALWAYS = frozenset({SUMMARY, FILES["placements"], FILES["timeline"], FILES["nodes"]})
+_MANIFEST_KEYS = ("policy", "profile", "protocol", "trace", "seed", "load", "total_gpus", "rows", "versions")
+
+
+def _manifest(
+    result: RunResult, tables: Mapping[str, pl.DataFrame], files: Mapping[str, bytes], extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    own: dict[str, Any] = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "versions": {
+            "foresail": __version__,
+            "python": platform.python_version(),
+            **{library: importlib.metadata.version(library) for library in _LIBRARIES},
+        },
+        "policy": result.policy,
+        "profile": result.profile,
+        "protocol": result.protocol,
+        "trace": result.trace,
+        "seed": result.seed,
+        "load": result.load,
+        "total_gpus": result.total_gpus,
+        "rows": {FILES[name]: frame.height for name, frame in tables.items()},
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+    }
+    taken = sorted(own.keys() & extra.keys())
+    if taken:
+        raise ValueError(f"manifest_extra may not set {', '.join(taken)}: the run itself states it")
+    return {"inputs": {}, "command": [], **own, **extra}
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise ResultsError(f"{folder}: {what}; name a results folder, as written by foresail simulate --out")
+    if not path.is_file():
+        raise ResultsError(f"{folder}: holds no {MANIFEST}, so it is no complete results folder; {_RUN_AGAIN}")
+    try:
+        manifest = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path}: cannot be read as JSON ({error}); {_RUN_AGAIN}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ResultsError(f'{path}: does not say "format": "{FORMAT}"; name a results folder of foresail')
+    version = manifest.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ResultsError(
+            f"{path}: format version {version}, but foresail {__version__} reads up to {FORMAT_VERSION}; "
+            "upgrade foresail, or run it again with this version"
+        )
+    lacks = [key for key in _MANIFEST_KEYS if key not in manifest]
+    files = manifest.get("files")
+    if isinstance(files, dict):
+        lacks += sorted(_ALWAYS - files.keys())
+        # A name such as ../x would have the check read files that no run wrote.
+        lacks += sorted(f"a table for {name}" for name in files.keys() - _ALWAYS - set(FILES.values()))
+    else:
+        lacks.append("files")
+    if lacks:
+        raise ResultsError(f"{path}: lacks {', '.join(lacks)}; {_RUN_AGAIN}")
+    return manifest
+
+
+def check_target(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that a run may not write to: one that is there already, or that holds more than results."""
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise ResultsError(f"{folder}: is a file; name a folder that does not exist yet")
+    if not overwrite:
+        raise ResultsError(f"{folder}: exists already; name another folder, or replace it with --overwrite")
+    try:
+        known = {MANIFEST, *_DERIVED, *_read_manifest(folder)["files"]}
+    except ResultsError as error:
+        raise ResultsError(f"will not overwrite {error}") from error
+    # Replacing the folder removes it whole, so a file that no run wrote must not be in there.
+    foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in known)
+    if foreign:
+        raise ResultsError(f"will not overwrite {folder}: {foreign[0]} is not part of the results; move it elsewhere")
+
+
+def _table_bytes(file: str, frame: pl.DataFrame) -> bytes:
+    if file.endswith(".csv"):
+        return _csv_bytes(frame)
+    buffer = io.BytesIO()
+    # Every setting that shapes the bytes is fixed here, so that a new default elsewhere changes no file.
+    frame.rechunk().write_parquet(
+        buffer, compression="zstd", compression_level=3, statistics=True, row_group_size=262_144
+    )
+    return buffer.getvalue()
+
+
+def _csv_bytes(frame: pl.DataFrame) -> bytes:
+    columns = [_whole(name) if name in _WHOLE_WHERE_POSSIBLE else pl.col(name) for name in frame.columns]
+    # Null is written as nothing at all, the empty string as two quotes; the files know only the former.
+    text = frame.select(columns).with_columns(pl.col(pl.String).replace("", None)).write_csv()
+    return text.encode()
+
+
+def _whole(name: str) -> pl.Expr:
+    value = pl.col(name)
+    is_whole = (value == value.round()) & (value.abs() < _EXACT_WHOLE)
+    as_integer = pl.when(is_whole).then(value).cast(pl.Int64).cast(pl.String)
+    return pl.when(is_whole).then(as_integer).otherwise(value.cast(pl.String)).alias(name)
+
+
+def _json_bytes(value: object) -> bytes:
+    text = json.dumps(_plain(value), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode()
+
+
+def _plain(value: Any) -> Any:
+    """Reduce numpy values, tuples and paths to what JSON can say; a float without a value becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _partial_folder(folder: Path) -> Path:
+    # Hidden and beside the target: on the same disk, so the rename cannot turn into a copy.
+    partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    return partial
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        # Some network file systems cannot sync a folder; the files in it are safe already.
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(handle)
+
+
+def _move_into_place(partial: Path, folder: Path) -> None:
+    if not folder.exists():
+        partial.rename(folder)
+    else:
+        earlier = folder.with_name(f".{folder.name}.earlier-{os.getpid()}")
+        folder.rename(earlier)
+        try:
+            partial.rename(folder)
+        except OSError:
+            earlier.rename(folder)
+            raise
+        shutil.rmtree(earlier, ignore_errors=True)
+    _sync_folder(folder.parent)
+
+
+def _write_failure(folder: Path, error: OSError) -> str:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return f"{folder}: no space left on the disk, nothing was written; free some space or choose another folder"
+    reason = error.strerror or str(error)
+    return f"{folder}: cannot be written ({reason}), nothing was written; choose a folder you may write to"

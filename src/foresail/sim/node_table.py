@@ -1,0 +1,27 @@
+"""The state of every node as a table, for results and plots."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foresail.core.table import CPU, GPU, MEMORY, NodeTable
+from foresail.results.result import Column
+
+
+def node_columns(table: NodeTable) -> dict[str, Column]:
+    """One row a node, in name order."""
+    order = sorted(range(table.count), key=table.names.__getitem__)
+    rows = np.array(order, dtype=np.int64)
+    devices = [table.gpu_free[row, : table.gpu_count[row]].tolist() for row in order]
+    return {
+        "node": [table.names[row] for row in order],
+        "model": [table.models[table.gpu_model[row]] for row in order],
+        "cpu_milli": table.allocatable[rows, CPU],
+        "memory_bytes": table.allocatable[rows, MEMORY],
+        "gpu_count": table.gpu_count[rows],
+        "cpu_free_milli": table.free[rows, CPU],
+        "memory_free_bytes": table.free[rows, MEMORY],
+        "gpu_free_milli": table.free[rows, GPU],
+        "gpu_free_milli_by_device": ["-".join(map(str, free)) for free in devices],
+        "pods": table.pod_count[rows],
+    }

@@ -1,0 +1,1 @@
+"""One file a protocol: what happens in a simulated run, and what is measured of it."""

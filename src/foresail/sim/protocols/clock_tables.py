@@ -1,0 +1,219 @@
+"""What protocol `clock` measures: snapshots over time, exact means over time, and the story of every pod."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from foresail.core.spec import Workload
+from foresail.core.table import CPU, GPU, MEMORY, NodeTable
+from foresail.results.result import Column
+from foresail.sim.cluster import FAILED, FINISHED, NOT_ARRIVED, RUNNING, WAITING, Ledger
+from foresail.sim.meter import Meter
+
+Floats = npt.NDArray[np.float64]
+
+
+class Timeline:
+    """Follows the cluster through time: writes snapshots down, and sums up what is used for how long.
+
+    A snapshot shows what is so after everything that happens at its time or before; of several between which nothing
+    happens, only the first and the last are kept, so a long quiet time costs two rows. The sums are taken whenever
+    something happens, not at snapshots, so means over time do not depend on how often one is taken.
+    """
+
+    def __init__(self, table: NodeTable, workload: Workload, ledger: Ledger, *, start_s: float, every_s: float) -> None:
+        self._table = table
+        self._ledger = ledger
+        self._start_s = start_s
+        self._every_s = every_s
+        self._meter = Meter(table, workload, 1024)
+        self._asked_milli = [spec.gpu_count * spec.gpu_milli for spec in workload.specs]
+        self._spec_of = workload.spec_of.tolist()
+        self._seen_touches = table.touches
+        self._now_s = start_s
+        self._sums = [0.0] * 4
+        self._due = 0
+        self._log: list[tuple[float, int, int, int, int, int]] = []
+        self.arrived_gpu_milli = 0
+
+    def arrive(self, index: int) -> None:
+        self.arrived_gpu_milli += self._asked_milli[self._spec_of[index]]
+
+    def pass_to(self, time_s: float) -> None:
+        """Nothing changes until `time_s`: write down the snapshots before it and add up what has been used."""
+        self._snapshots_before(time_s)
+        lasted_s = time_s - self._now_s
+        if lasted_s > 0:
+            cpu_milli, memory_bytes, gpu_milli = self._meter.used
+            sums = self._sums
+            sums[0] += cpu_milli * lasted_s
+            sums[1] += memory_bytes * lasted_s
+            sums[2] += gpu_milli * lasted_s
+            sums[3] += self._meter.fragment_milli * lasted_s
+            self._now_s = time_s
+
+    def take_in(self) -> None:
+        """Measure the nodes that were touched since the last time."""
+        table = self._table
+        if table.touches == self._seen_touches:
+            return
+        # The table starts counting anew after a very long time.
+        counts_anew = table.touches < self._seen_touches
+        self._meter.update(table.every_row if counts_anew else table.touched_since(self._seen_touches))
+        self._seen_touches = table.touches
+
+    def close(self, end_s: float) -> None:
+        """Write down the snapshots that are left, and the end itself."""
+        self.pass_to(end_s)
+        self._snapshot(end_s)
+
+    def _snapshots_before(self, time_s: float) -> None:
+        if self._start_s + self._due * self._every_s >= time_s:
+            return
+        last = int((time_s - self._start_s) / self._every_s)
+        while self._start_s + last * self._every_s >= time_s:
+            last -= 1
+        for number in dict.fromkeys((self._due, last)):
+            self._snapshot(self._start_s + number * self._every_s)
+        self._due = last + 1
+
+    def _snapshot(self, time_s: float) -> None:
+        count = self._ledger.count
+        self._log.append(
+            (time_s, self.arrived_gpu_milli, count[RUNNING], count[WAITING], count[FAILED], count[FINISHED])
+        )
+        self._meter.record()
+
+    def columns(self) -> dict[str, Column]:
+        """One row a snapshot, with the columns that `RunResult.timeline` documents."""
+        time_s, arrived, running, waiting, failed, finished = zip(*self._log, strict=True)
+        return {
+            "time_s": np.array(time_s, dtype=np.float64),
+            "arrived_gpu_milli": np.array(arrived, dtype=np.int64),
+            **self._meter.columns(),
+            "running": np.array(running, dtype=np.int64),
+            "waiting": np.array(waiting, dtype=np.int64),
+            "failed": np.array(failed, dtype=np.int64),
+            "finished": np.array(finished, dtype=np.int64),
+        }
+
+    def means(self) -> dict[str, Any]:
+        """Means over the time from the first arrival to the end of the run, in percent of what all nodes have."""
+        whole_s = self._now_s - self._start_s
+        cpu, memory, gpu = (int(self._table.allocatable[:, at].sum()) for at in (CPU, MEMORY, GPU))
+        idle = gpu * whole_s - self._sums[2]
+        return {
+            "allocation": {
+                "gpu_pct": _percent(self._sums[2], gpu * whole_s),
+                "cpu_pct": _percent(self._sums[0], cpu * whole_s),
+                "memory_pct": _percent(self._sums[1], memory * whole_s),
+            },
+            "fragmentation": {
+                "pct": _percent(self._sums[3], gpu * whole_s),
+                "ratio_pct": _percent(self._sums[3], idle),
+            },
+        }
+
+
+def _percent(part: float, whole: float) -> float | None:
+    return 100 * part / whole if whole > 0 else None
+
+
+def pod_columns(
+    workload: Workload, ledger: Ledger, why_waiting: dict[int, str], *, now_s: float, least_run_s: float
+) -> dict[str, Column]:
+    """The story of every pod that has arrived, in the order of submission.
+
+    What still waits or runs is counted up to `now_s`. `least_run_s` bounds the slowdown of very short pods.
+    """
+    came = _came(workload, ledger)
+    outcome = [ledger.outcome[index] for index in came]
+    waits = np.array([name == WAITING for name in outcome], dtype=np.bool_)
+    runs = np.array([name == RUNNING for name in outcome], dtype=np.bool_)
+    submit_s = workload.arrival_s[came]
+    start_s, end_s = _at(ledger.start_s, came), _at(ledger.end_s, came)
+    wait_s = _at(ledger.waited_s, came)
+    wait_s[waits] += now_s - _at(ledger.waits_since_s, came)[waits]
+    run_s = _at(ledger.ran_s, came)
+    run_s[runs] += now_s - start_s[runs]
+    return {
+        "pod": [workload.names[index] for index in came],
+        "submit_s": submit_s,
+        "start_s": start_s,
+        "end_s": end_s,
+        "wait_s": wait_s,
+        "run_s": run_s,
+        "slowdown": np.maximum(1.0, (end_s - submit_s) / np.maximum(workload.duration_s[came], least_run_s)),
+        "outcome": outcome,
+        "restarts": np.array([ledger.restarts[index] for index in came], dtype=np.int64),
+        "reason": [ledger.reason[index] or why_waiting.get(index, "") for index in came],
+    }
+
+
+def placement_columns(workload: Workload, ledger: Ledger, node_names: list[str]) -> dict[str, Column]:
+    """One row a pod that has arrived: those that started by their last start, then the others as submitted."""
+    came = _came(workload, ledger)
+    started = sorted((index for index in came if ledger.row[index] >= 0), key=ledger.start_number.__getitem__)
+    order = started + [index for index in came if ledger.row[index] < 0]
+    return {
+        "order": np.arange(len(order), dtype=np.int64),
+        "pod": [workload.names[index] for index in order],
+        "node": [node_names[ledger.row[index]] if ledger.row[index] >= 0 else "" for index in order],
+        "devices": ["-".join(map(str, ledger.devices[index])) for index in order],
+        "time_s": _at(ledger.start_s, order),
+    }
+
+
+def summarize(pods: dict[str, Column], ledger: Ledger, means: dict[str, Any], *, end_s: float) -> dict[str, Any]:
+    """The key figures. Percentiles interpolate linearly between the two nearest values."""
+    submit_s, start_s, end_of = (np.asarray(pods[name]) for name in ("submit_s", "start_s", "end_s"))
+    wait_s, slowdown = np.asarray(pods["wait_s"]), np.asarray(pods["slowdown"])
+    outcome = np.array(pods["outcome"], dtype=np.str_)
+    has_started, has_ended = np.isfinite(start_s), np.isfinite(end_of)
+    failed_by: dict[str, int] = {}
+    for reason, name in zip(pods["reason"], pods["outcome"], strict=True):
+        if name == FAILED:
+            failed_by[reason] = failed_by.get(reason, 0) + 1
+    return {
+        "pods": len(outcome),
+        "not_arrived": ledger.count[NOT_ARRIVED],
+        **{name: ledger.count[name] for name in (FINISHED, RUNNING, WAITING, FAILED)},
+        "failed_by_reason": dict(sorted(failed_by.items(), key=lambda item: (-item[1], item[0]))),
+        "evicted": ledger.evictions,
+        "restarted_pods": int((np.asarray(pods["restarts"]) > 0).sum()),
+        "wait_s": {**_spread(wait_s[has_started]), "max": _most(wait_s[has_started])},
+        "still_waiting_s": {"mean": _mean(wait_s[outcome == WAITING]), "max": _most(wait_s[outcome == WAITING])},
+        "bounded_slowdown": _spread(slowdown[has_ended]),
+        "completion_s": _spread((end_of - submit_s)[has_ended]),
+        "makespan_s": float(end_of[has_ended].max() - submit_s.min()) if has_ended.any() else None,
+        "end_s": end_s,
+        **means,
+    }
+
+
+def _came(workload: Workload, ledger: Ledger) -> list[int]:
+    """The pods that have arrived, by time and then as the trace lists them."""
+    order = np.argsort(workload.arrival_s, kind="stable").tolist()
+    return [index for index in order if ledger.outcome[index] != NOT_ARRIVED]
+
+
+def _at(column: list[float], indices: list[int]) -> Floats:
+    return np.array([column[index] for index in indices], dtype=np.float64)
+
+
+def _spread(values: Floats) -> dict[str, float | None]:
+    percentiles = np.percentile(values, (50, 95, 99)).tolist() if len(values) else [None] * 3
+    return {"mean": _mean(values), **dict(zip(("p50", "p95", "p99"), percentiles, strict=True))}
+
+
+def _mean(values: Floats) -> float | None:
+    # fsum: the mean is the same whatever order the pods come in.
+    return math.fsum(values.tolist()) / len(values) if len(values) else None
+
+
+def _most(values: Floats) -> float | None:
+    return float(values.max()) if len(values) else None

@@ -1,0 +1,1 @@
+"""The public openb traces: getting, reading, writing and drawing them."""
