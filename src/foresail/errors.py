@@ -4,6 +4,7 @@
     ├── InputError           a file, row or value that cannot be read; carries where it stands
     ├── OptionError          an option, policy or profile that does not exist or does not go with the rest
     ├── PolicyError          a policy raised, or returned scores that are no scores
+    ├── ControllerError      a controller raised, or answered with what is no action
     ├── ResultsError         a results folder that cannot be written, read or resumed
     ├── LabError             a part of the lab that is missing or does not start; stands in foresail.lab.errors
     └── ClusterError         a cluster that cannot be reached, or that refuses; stands in foresail.kube.api.errors
@@ -40,6 +41,10 @@ class OptionError(ForesailError):
 
 class PolicyError(ForesailError):
     """A policy raised, or returned scores that are no scores."""
+
+
+class ControllerError(ForesailError):
+    """A controller raised, or answered with what is no action. Names the controller, the pod and the value."""
 
 
 class ResultsError(ForesailError):
