@@ -14,7 +14,7 @@ from foresail.kube.api.connect import find_connection
 from foresail.lab import Lab
 from foresail.lab.client import Api
 from foresail.lab.fake_nodes import FAKE
-from foresail.live.scheduler.run import Process, RunSettings
+from foresail.live.scheduler.run import RunSettings, SchedulerProgram
 from foresail.live.serving.server import ServerSettings
 
 NAMESPACE = "default"
@@ -55,7 +55,7 @@ def pod(name: str, *, scheduler: str = "foresail", **spec: Any) -> Object:
 class Running:
     """A scheduler at work, and a client to look at the cluster with."""
 
-    process: Process
+    process: SchedulerProgram
     api: Client
     said: list[str]
 
@@ -117,7 +117,7 @@ async def scheduling(lab: Lab, **settings: Any) -> AsyncIterator[Running]:
     settings.setdefault("leader_elect", False)
     asked = RunSettings(kubeconfig=lab.kubeconfig, server=ServerSettings(port=0), **settings)
     async with Client(find_connection(lab.kubeconfig)) as api, Client(find_connection(lab.kubeconfig)) as own:
-        process = Process(asked, own, announce=said.append)
+        process = SchedulerProgram(asked, own, announce=said.append)
         task = asyncio.create_task(process.run())
         try:
             until_s = time.monotonic() + 60

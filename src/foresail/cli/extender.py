@@ -11,7 +11,6 @@ from foresail.cli.which_cluster import Context, Kubeconfig
 
 if TYPE_CHECKING:
     from foresail.live.extender.config import Finding, Wanted
-    from foresail.live.serving.server import ServerSettings
 
 EPILOG = """
 Examples:
@@ -182,19 +181,5 @@ def _serve(
             err=True,
         )
 
-    def say(server: ServerSettings) -> None:
-        typer.echo(f"listening on {server.url}{wanted.prefix}", err=True)
-
     with compiling_is_announced():
-        try:
-            uvloop.run(run(service, say))
-        except* Exception as errors:
-            raise _first(errors) from errors
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error of the first task that failed; the others were only stopped."""
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+        uvloop.run(run(service, announce=lambda what: typer.echo(what, err=True)))

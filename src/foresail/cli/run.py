@@ -90,7 +90,8 @@ def run(
     import uvloop
 
     from foresail.kube.api.lease import LeaderSettings
-    from foresail.live.scheduler.run import RunSettings, run_scheduler, run_shadow
+    from foresail.live.scheduler.run import RunSettings, run_scheduler
+    from foresail.live.scheduler.shadow import run_shadow
     from foresail.live.serving.server import ServerSettings, parse_address
     from foresail.logs import configure
 

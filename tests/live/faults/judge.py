@@ -16,7 +16,7 @@ from foresail.core.profile import Profile
 from foresail.core.spec import Gang
 from foresail.kube.api.kinds import KINDS
 from foresail.live.cache.cache import Cache
-from foresail.live.scheduler.run import Process, profile_for
+from foresail.live.scheduler.run import SchedulerProgram, profile_for
 
 Check = Callable[[list[Object]], Awaitable[list[str]]]
 """What else is not as promised, given all pods."""
@@ -32,7 +32,7 @@ class Nobody:
 
 
 async def problems(
-    run: Run, truth: Truth, processes: Iterable[Process], judged: Iterable[str], check: Check | None
+    run: Run, truth: Truth, processes: Iterable[SchedulerProgram], judged: Iterable[str], check: Check | None
 ) -> list[str]:
     """What is not yet as promised; empty when the run has come to its right end."""
     pods, _ = await run.api.list(PODS)
@@ -102,7 +102,7 @@ def _gang_fits(gang: Gang, members: list[Pod], cache: Cache, profile: Profile) -
 async def settle(
     run: Run,
     truth: Truth,
-    processes: list[Process],
+    processes: list[SchedulerProgram],
     *,
     judged: Iterable[str],
     check: Check | None = None,

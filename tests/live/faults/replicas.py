@@ -22,7 +22,7 @@ from foresail.core.table import NodeTable
 from foresail.kube.api.client import Body, Client, Object
 from foresail.kube.api.connect import Connection
 from foresail.kube.api.lease import LeaderSettings
-from foresail.live.scheduler.run import Process, RunSettings
+from foresail.live.scheduler.run import RunSettings, SchedulerProgram
 from foresail.live.serving.server import ServerSettings
 
 TIMEOUT_S = 1.0
@@ -71,14 +71,14 @@ class Replica:
             backoff=QUICK,
             server=ServerSettings(port=0),
         )
-        self.process: Process
+        self.process: SchedulerProgram
         self._api: TellingClient
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> Self:
         self._api = await TellingClient(Connection(self.proxy.url), timeout_s=TIMEOUT_S).__aenter__()
         self._api.on_bind = self._note
-        self.process = Process(self._settings, self._api, announce=self.said.append)
+        self.process = SchedulerProgram(self._settings, self._api, announce=self.said.append)
         self._task = asyncio.create_task(self.process.run())
         return self
 

@@ -11,7 +11,7 @@ from foresail.kube.api.connect import Connection
 from foresail.kube.objects.values import GPU_COUNT, GPU_MILLI
 from foresail.live.scheduler.metrics import Metrics
 from foresail.live.scheduler.reload import Reloader
-from foresail.live.scheduler.run import Process, RunSettings
+from foresail.live.scheduler.run import RunSettings, SchedulerProgram
 from foresail.policies.profiles.load import load_profile
 
 LEAST = '[[scores]]\npolicy = "least-allocated"\n'
@@ -90,7 +90,7 @@ def test_a_profile_that_cannot_be_used_is_refused_like_a_wrong_file(story):
 def test_the_device_rule_of_the_new_profile_guesses_from_then_on(tmp_path):
     path = tmp_path / "profile.toml"
     path.write_text(f'devices = "least-sufficient"\n{LEAST}')
-    process = Process(RunSettings(policy=str(path)), Client(Connection("http://127.0.0.1")), announce=print)
+    process = SchedulerProgram(RunSettings(policy=str(path)), Client(Connection("http://127.0.0.1")), announce=print)
     cache, reloader = process.live.cache, process.reloader
     share = {GPU_COUNT: "1", GPU_MILLI: "300"}
     cache.handler("Node").replace([make_node("a", gpus=2)])

@@ -1,15 +1,13 @@
 """What a server is refused before it begins, how it waits for its end, and that nothing goes on afterwards."""
 
 import asyncio
-import os
-import signal
 
 import pytest
 
 from foresail.errors import OptionError, PolicyError
 from foresail.lab.certificates import ADMIN, Certificates
 from foresail.live.serving.gathering import Gathered
-from foresail.live.serving.server import ServerSettings, check_tls_files, first_of, until_stopped
+from foresail.live.serving.server import ServerSettings, check_tls_files, first_of
 
 
 class Story:
@@ -49,42 +47,6 @@ def test_files_that_are_no_certificate_and_its_key_are_told_before_anything_begi
     for wrong in ((key, certificate), (certificate, made.authority_key), (certificate, locked)):
         with pytest.raises(OptionError, match=r"the TLS files cannot be used .*; give PEM files, unencrypted"):
             check_tls_files(ServerSettings(certificate=wrong[0], key=wrong[1]))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_all_tasks(number):
-    async def live():
-        story = Story()
-        soon(lambda: os.kill(os.getpid(), number))
-        await until_stopped(story.tasks)
-        assert (story.log, all(task.done() for task in story.tasks)) == (["a ended", "b ended"], True)
-
-    asyncio.run(live())
-
-
-def test_an_event_of_the_callers_ends_them_too_and_signals_set_it():
-    async def live():
-        asked, told = Story(), Story()
-        stop = asyncio.Event()
-        soon(stop.set)
-        await until_stopped(asked.tasks, stop)
-        stop.clear()
-        soon(lambda: os.kill(os.getpid(), signal.SIGTERM))
-        await until_stopped(told.tasks, stop)
-        assert (asked.log, told.log, stop.is_set()) == (["a ended", "b ended"], ["a ended", "b ended"], True)
-
-    asyncio.run(live())
-
-
-def test_an_error_of_a_task_is_raised_once_the_others_have_ended():
-    async def live():
-        story = Story()
-        soon(story.fails.set)
-        with pytest.raises(PolicyError, match="it broke"):
-            await until_stopped(story.tasks)
-        assert story.log == ["a ended", "b ended"]
-
-    asyncio.run(live())
 
 
 def test_waiting_for_the_first_lets_the_others_go_on():

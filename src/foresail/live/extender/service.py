@@ -1,10 +1,10 @@
-"""An extender as a running program: watches that fill a cache, a server that answers from it."""
+"""`foresail extender`: the program that answers kube-scheduler."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from foresail.core.profile import Profile
 from foresail.core.spec import Workload
@@ -14,11 +14,11 @@ from foresail.kube.api.errors import ClusterError
 from foresail.live.actions.binding import Binder, Ending
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Bystander
-from foresail.live.cache.watches import Watches
 from foresail.live.extender.app import Bind, ExtenderApp, PodRef
 from foresail.live.extender.extender import Extender, ExtenderSettings
+from foresail.live.program import Announce, Part, Program, connected, run_until_signal
 from foresail.live.scheduler.learning import Lessons, warm_up
-from foresail.live.serving.server import ServerSettings, listen, serve, until_stopped
+from foresail.live.serving.server import ServerSettings
 from foresail.logs import get_logger
 
 NOT_WATCHED = frozenset({"PodDisruptionBudget", "PodGroup"})
@@ -55,50 +55,48 @@ class _News(Bystander):
         self._event = asyncio.Event()
 
 
-async def run(service: Service, on_listening: Callable[[ServerSettings], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM. A cluster that refuses what must be read ends it with an error."""
-    at = listen(service.server)
-    host, port = at.getsockname()[:2]
-    server = replace(service.server, host=host, port=port)
-    profile, news = service.profile, _News()
-    profile.seed(service.seed)
-    cache = Cache(news, scheduler_name=None, devices=profile.devices)
-    lessons = Lessons(cache, service.expected)
-    async with Client(service.connection) as api:
-        try:
-            await api.get("/version")  # a server that is not there is told at once, with what to check
-        except BaseException:
-            at.close()
-            raise
-        watches = Watches(api, cache, without=NOT_WATCHED)
-        synced = asyncio.Event()
-        app = ExtenderApp(
-            Extender(cache, profile, service.extender),
-            is_ready=synced.is_set,
-            problem=watches.problem,
-            changed=news.next_change,
-            bind=binder(api, cache) if service.extender.binds else None,
+class ExtenderProgram(Program):
+    """Answers kube-scheduler from what its own watches tell."""
+
+    def __init__(self, service: Service, api: Client, *, announce: Announce) -> None:
+        self._service = service
+        self._api = api
+        self._news = _News()
+        service.profile.seed(service.seed)
+        cache = Cache(self._news, scheduler_name=None, devices=service.profile.devices)
+        self._lessons = Lessons(cache, service.expected)
+        super().__init__(api, cache, announce=announce, server=service.server, without=NOT_WATCHED)
+
+    def parts(self) -> Sequence[Part]:
+        return [Part("teach", lambda: self._lessons.repeat(lambda: self._service.profile))]
+
+    def app(self) -> ExtenderApp:
+        service = self._service
+        return ExtenderApp(
+            Extender(self.cache, service.profile, service.extender),
+            is_ready=lambda: self.is_known,
+            problem=self.watches.problem,
+            changed=self._news.next_change,
+            bind=binder(self._api, self.cache) if service.extender.binds else None,
             prefix=service.prefix,
         )
 
-        async def get_ready() -> None:
-            await watches.ready()
-            lessons.teach(profile)
-            # What was learnt knows GPU models by their numbers.
-            news.on_change = lambda: lessons.teach(profile)
-            warm_up(cache.table, profile)
-            synced.set()
-            get_logger().info("extender_ready", nodes=cache.table.count, pods=len(cache.pods))
-            await lessons.repeat(lambda: profile)
+    def listens(self, url: str) -> None:
+        self.announce(f"listening on {url}{self._service.prefix}")
 
-        tasks = [*watches.start(), asyncio.create_task(get_ready(), name="get ready")]
-        tasks.append(asyncio.create_task(serve(app, at, server), name="server"))
-        if on_listening is not None:
-            on_listening(server)
-        try:
-            await until_stopped(tasks)
-        finally:
-            at.close()
+    def known(self) -> None:
+        profile = self._service.profile
+        self._lessons.teach(profile)
+        # What was learnt knows GPU models by their numbers.
+        self._news.on_change = lambda: self._lessons.teach(profile)
+        warm_up(self.cache.table, profile)
+        get_logger().info("extender_ready", nodes=self.cache.table.count, pods=len(self.cache.pods))
+
+
+async def run(service: Service, *, announce: Announce) -> None:
+    """Serve until SIGINT or SIGTERM. A cluster that refuses what must be read ends it with an error."""
+    async with await connected(service.connection, announce) as api:
+        await run_until_signal(ExtenderProgram(service, api, announce=announce))
 
 
 def binder(api: Client, cache: Cache) -> Bind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from prometheus_client import (
     CollectorRegistry,
@@ -12,6 +13,9 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+
+if TYPE_CHECKING:
+    from foresail.live.scheduler.scheduler import LiveScheduler
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 """How an attempt to place a pod ended."""
@@ -60,6 +64,16 @@ class Metrics:
             "queue_mended_pods", "Waiting pods that had dropped out of the queue and were put back; always 0."
         )
 
-    def text(self) -> bytes:
-        """All of them in Prometheus' text format."""
+    def text(self, live: LiveScheduler) -> bytes:
+        """All of them in Prometheus' text format, those that are states of the scheduler as they are now."""
+        asleep = live.queue.asleep_count
+        self.pending.labels("active").set(len(live.queue) - asleep)
+        self.pending.labels("unschedulable").set(asleep)
+        self.pending.labels("backoff").set(len(live.cluster.paused))
+        self.pending.labels("gated").set(sum(pod.gated for pod in live.cache.pods.values()))
+        self.cache.labels("nodes").set(live.cache.table.count)
+        self.cache.labels("pods").set(len(live.cache.pods))
+        self.cache.labels("assumed_pods").set(len(live.cluster.binding))
+        self.events.labels("written").set(live.events.sent)
+        self.events.labels("dropped").set(live.events.dropped)
         return generate_latest(self.registry)

@@ -61,6 +61,13 @@ class LiveScheduler:
         self._flush_s = _FLUSH_EVERY_S
         self._mend_s = _MEND_EVERY_S
 
+    def lead(self, *, leads: bool) -> None:
+        """From now on decisions are made here, or not any more."""
+        self.leads = leads
+        self.cluster.lead(leads=leads)
+        self.metrics.leader.set(leads)
+        self.anything_changed()
+
     # --- what the cache tells --------------------------------------------------------------------------------------
 
     def pod_waits(self, pod: Pod, cached: CachedPod) -> None:

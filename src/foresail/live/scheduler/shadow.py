@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
@@ -13,9 +13,13 @@ from foresail.core.explain import explain
 from foresail.core.model import NoFit, Pod
 from foresail.core.profile import Profile
 from foresail.errors import PolicyError, ResultsError
+from foresail.kube.api.client import Client
+from foresail.kube.api.connect import find_connection
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Bystander
 from foresail.live.cache.pods import CachedPod
+from foresail.live.program import Announce, Part, Program, connected, run_until_signal
+from foresail.live.scheduler.run import RunSettings, lessons_for, profile_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,44 @@ def compare(pod: Pod, node: str, cache: Cache, profile: Profile) -> Choice:
         our_score=ours,
         their_score=theirs,
     )
+
+
+class ShadowProgram(Program):
+    """Watches another scheduler, until SIGINT, SIGTERM or enough pods; serves nothing and takes no lease."""
+
+    def __init__(
+        self, settings: RunSettings, api: Client, *, out: Path | None, stop_after: int | None, announce: Announce
+    ) -> None:
+        self._settings = settings
+        self.shadow = Shadow(
+            profile_for(settings.policy, settings.seed),
+            scheduler_name=settings.scheduler_name,
+            out=out,
+            stop_after=stop_after,
+            on_end=self.stop,
+        )
+        super().__init__(api, self.shadow.cache, announce=announce)
+
+    def parts(self) -> Sequence[Part]:
+        return ()
+
+    def known(self) -> None:
+        lessons_for(self.cache, self._settings).teach(self.shadow.profile)
+        self.shadow.is_watching = True
+        self.announce(f"watching the pods of {self._settings.scheduler_name}; nothing is bound by us")
+
+
+async def run_shadow(
+    settings: RunSettings, *, out: Path | None, stop_after: int | None, announce: Announce
+) -> Agreement:
+    """Compare our decisions with another scheduler's until SIGINT, SIGTERM or enough pods."""
+    async with await connected(find_connection(settings.kubeconfig, settings.context), announce) as api:
+        program = ShadowProgram(settings, api, out=out, stop_after=stop_after, announce=announce)
+        try:
+            await run_until_signal(program)
+        finally:
+            program.shadow.close()
+        return program.shadow.agreement
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -175,19 +175,6 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
-async def until_stopped(tasks: Sequence[asyncio.Task[None]], stop: asyncio.Event | None = None) -> None:
-    """Wait for SIGINT, SIGTERM, `stop` or the first task that ends; then end all of them. An error of theirs is raised.
-
-    Whoever gives `stop` may have set signals to it before, for what comes while the tasks are being made.
-    """
-    stop = stop or asyncio.Event()
-    on_stop_signals(stop.set)
-    try:
-        await first_of(tasks, stop)
-    finally:
-        await end(tasks)
-
-
 async def first_of(tasks: Sequence[asyncio.Task[None]], stop: asyncio.Event) -> None:
     """Wait for the first of these to end, or for `stop`; an error of theirs is raised, and the others go on."""
     stopped = asyncio.create_task(stop.wait())
