@@ -4,17 +4,20 @@ from typing import Any
 
 from foresail.core.model import Pod
 from foresail.live.cache.cache import Cache
+from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
 from foresail.policies.plain.devices import LeastSufficient
 
 OURS = "foresail"
 
 
-class Heard:
+class Heard(Listener):
     """A listener whose whole history can be compared."""
 
     def __init__(self) -> None:
         self.log: list[tuple[str, ...]] = []
+        self.running: list[tuple[CachedPod | None, CachedPod | None]] = []
+        """Pods with a node as they were before each change, and after it."""
 
     def pod_waits(self, pod: Pod, cached: CachedPod) -> None:
         assert pod.uid == cached.uid
@@ -39,8 +42,8 @@ class Heard:
     def pod_came(self, row: int) -> None:
         self.log.append(("came", str(row)))
 
-    def gang_changed(self, gang: str) -> None:
-        pass  # how many members have a node is asked for, not told
+    def running_changed(self, before: CachedPod | None, now: CachedPod | None) -> None:
+        self.running.append((before, now))
 
     def anything_changed(self) -> None:
         self.log.append(("anything",))

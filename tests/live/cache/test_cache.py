@@ -1,7 +1,8 @@
 """The cache, event by event: what it books, and what it tells."""
 
 import pytest
-from tests.live.cluster import make_cache, make_group, make_node, make_pod
+from tests.live.cluster import Heard, make_cache, make_group, make_node, make_pod
+from tests.live.differences import differences
 
 from foresail.core.model import Placement
 from foresail.kube.objects.values import GANG, GANG_MIN, GPU_COUNT, GPU_DEVICES, GPU_MILLI, POD_GROUP
@@ -383,11 +384,11 @@ def test_differences_name_what_is_wrong():
     nodes = [make_node("a"), make_node("b")]
     stands = [make_pod("p", node="a"), make_pod("q", node="b"), make_pod("w")]
     pods.replace(stands)
-    assert cache.differences(nodes, stands) == []
+    assert differences(cache, nodes, stands) == []
     cache.table.assume(cache.waiting("uid-w"), Placement(0, "a"))
-    assert cache.differences(nodes, stands) == []
+    assert differences(cache, nodes, stands) == []
     truth = [make_pod("p", cpu="5", node="a"), make_pod("q", node="a"), make_pod("new", node="b"), make_pod("w")]
-    assert cache.differences([make_node("a", cpu="6"), make_node("c")], truth) == [
+    assert differences(cache, [make_node("a", cpu="6"), make_node("c")], truth) == [
         "node b is known but gone",
         "node a is known with another cpu_milli",
         "node c is not known",
@@ -415,3 +416,59 @@ def test_a_version_of_an_api_that_is_not_served_takes_no_groups_of_another_away(
         ("gone", "uid-p"),
         ("waits for", "uid-p", "its PodGroup default/g (scheduling.k8s.io) does not exist"),
     ]
+
+
+# --- listeners -------------------------------------------------------------------------------------------------------
+
+
+def test_every_listener_is_told_the_same():
+    cache, first = make_cache()
+    cache.handler("Node").replace([make_node("a")])
+    first.told()
+    second = Heard()
+    cache.tell(second)
+    pods = cache.handler("Pod")
+    pods.apply("ADDED", make_pod("waits"))
+    pods.apply("ADDED", make_pod("stands", node="a"))
+    pods.apply("MODIFIED", make_pod("waits", node="a"))
+    pods.apply("DELETED", make_pod("stands", node="a"))
+    assert first.log == second.log != []
+    assert first.running == second.running
+    assert len(first.running) == 3
+
+
+def seen(heard):
+    """Pods with a node as they came, changed and left: name, CPU and phase before and after."""
+    heard.running, found = [], heard.running
+    return [tuple(one and (one.name, one.spec.cpu_milli, one.phase) for one in pair) for pair in found]
+
+
+def test_changes_of_running_pods_are_told_whoever_placed_them():
+    cache, heard = make_cache()
+    cache.handler("Node").replace([make_node("a")])
+    pods = cache.handler("Pod")
+    pods.apply("ADDED", make_pod("p", schedulerName="other"))
+    assert seen(heard) == []
+    pods.apply("MODIFIED", make_pod("p", node="a", schedulerName="other"))
+    assert seen(heard) == [(("p", 1000, ""), ("p", 1000, ""))]
+    pods.apply("MODIFIED", make_pod("p", "2", node="a", phase="Running", schedulerName="other"))
+    assert seen(heard) == [(("p", 1000, ""), ("p", 2000, "Running"))]
+    pods.apply("MODIFIED", make_pod("p", "2", node="a", phase="Running", schedulerName="other"))
+    assert seen(heard) == []
+    pods.apply("MODIFIED", make_pod("p", "2", node="a", phase="Running", schedulerName="other", deleted=True))
+    assert seen(heard) == [(("p", 2000, "Running"), ("p", 2000, "Running"))]
+    pods.apply("MODIFIED", make_pod("p", "2", node="a", phase="Succeeded", schedulerName="other"))
+    assert seen(heard) == [(("p", 2000, "Running"), None)]
+    pods.apply("DELETED", make_pod("p", "2", node="a", phase="Succeeded", schedulerName="other"))
+    assert seen(heard) == []
+
+
+def test_a_running_pod_that_is_deleted_or_missing_in_a_list_has_left():
+    cache, heard = make_cache()
+    cache.handler("Node").replace([make_node("a")])
+    pods = cache.handler("Pod")
+    pods.replace([make_pod("p", node="a"), make_pod("q", node="a")])
+    seen(heard)
+    pods.apply("DELETED", make_pod("p", node="a"))
+    pods.replace([])
+    assert seen(heard) == [(("p", 1000, ""), None), (("q", 1000, ""), None)]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.shown import ZONE, by_name
 from tests.live.cluster import make_cache, make_group, make_node, make_pod
+from tests.live.differences import differences
 
 from foresail.core.model import Placement
 from foresail.kube.objects.values import GANG, GANG_MIN, GPU_DEVICES
@@ -211,5 +212,5 @@ def test_the_cache_is_what_the_cluster_is_however_it_was_told(steps):
     assert world.cache.table.objects == fresh.table.objects
     assert world.cache.unreadable == fresh.unreadable
     assert world.waiting() == {entry[1] for entry in heard.log if entry[0] == "waits"}
-    truth = world.cache.differences(world.now["Node"].values(), world.now["Pod"].values())
+    truth = differences(world.cache, world.now["Node"].values(), world.now["Pod"].values())
     assert [line for line in truth if "over capacity" not in line] == []

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from tests.live.cluster import make_cache
+from tests.live.differences import differences
 
 STREAM = Path(__file__).parents[1] / "streams" / "busy.jsonl"
 LINES = [json.loads(line) for line in STREAM.read_text(encoding="utf-8").splitlines()]
@@ -27,7 +28,7 @@ def told(cache, heard):
 def test_the_cache_ends_as_the_cluster_did():
     cache, heard = make_cache()
     play(cache, LINES)
-    assert cache.differences(TRUTH["Node"], TRUTH["Pod"]) == []
+    assert differences(cache, TRUTH["Node"], TRUTH["Pod"]) == []
     assert cache.unreadable == {}
     # The PodGroup is told after the pods here, and by then its first member has been bound by somebody.
     assert told(cache, heard) == [("train-0", "waits for")]
@@ -44,7 +45,7 @@ def test_the_order_between_kinds_and_repetition_make_no_difference():
         play(other, [twice for line in of_watch for twice in (line, line)])
     assert other.pods == one.pods
     assert other.table.objects == one.table.objects
-    assert other.differences(TRUTH["Node"], TRUTH["Pod"]) == []
+    assert differences(other, TRUTH["Node"], TRUTH["Pod"]) == []
     assert told(other, heard) == [("train-0", "waits"), ("train-0", "bound"), ("train-0", "gone")]
     heard.told()
     play(other, [{"watch": watch, "list": values} for watch, values in TRUTH.items()])

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
+from tests.live.differences import differences
 from tests.live.faults.world import NODES, PODS, RUN_LABEL, Object, Run, Truth
 
 from foresail.core.decide import decide
@@ -24,13 +25,6 @@ Check = Callable[[list[Object]], Awaitable[list[str]]]
 _POLL_S = 0.05
 
 
-class Nobody:
-    """A listener that does not listen."""
-
-    def __getattr__(self, _name: str) -> Callable[..., None]:
-        return lambda *_args: None
-
-
 async def problems(
     run: Run, truth: Truth, processes: Iterable[SchedulerProgram], judged: Iterable[str], check: Check | None
 ) -> list[str]:
@@ -41,7 +35,7 @@ async def problems(
     found = _lost(run, truth, pods)
     for process in processes:
         live = process.live
-        found += [f"the cache is not the truth: {line}" for line in live.cache.differences(nodes, pods)]
+        found += [f"the cache is not the truth: {line}" for line in differences(live.cache, nodes, pods)]
         found += [f"still binding {uid}" for uid in live.cluster.binding]
         found += [f"{uid} stands in two places" for uid in live.cluster.paused if uid in live.queue]
         found += [f"{live.metrics.mended._value.get():.0f} pods were lost and mended"] * bool(
@@ -71,7 +65,7 @@ def _lost(run: Run, truth: Truth, pods: list[Object]) -> list[str]:
 def _fits(scheduler: str, run: Run, objects: dict[str, list[Object]]) -> list[str]:
     """Pods that wait although there is room, or would be if others went, by decisions over a fresh table."""
     profile = profile_for("kubernetes")
-    cache = Cache(Nobody(), scheduler_name=scheduler, devices=profile.devices)
+    cache = Cache(scheduler_name=scheduler, devices=profile.devices)
     for kind, items in objects.items():
         cache.handler(kind).replace(items)
     found = []

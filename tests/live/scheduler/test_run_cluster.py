@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.live.differences import differences
 from tests.live.running import Running, bound, cluster_of, node, pod, scheduling
 
 from foresail.kube.api.client import Object
@@ -127,8 +128,10 @@ def test_gpu_shares_are_placed_on_devices_that_the_pod_then_names_also_after_a_r
                 await running.create(*second)
                 found = await running.until(lambda found: bound(found, *(one["metadata"]["name"] for one in second)))
                 assert (
-                    running.process.live.cache.differences(
-                        (await running.api.list("/api/v1/nodes"))[0], (await running.api.list("/api/v1/pods"))[0]
+                    differences(
+                        running.process.live.cache,
+                        (await running.api.list("/api/v1/nodes"))[0],
+                        (await running.api.list("/api/v1/pods"))[0],
                     )
                     == []
                 )

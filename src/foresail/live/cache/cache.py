@@ -15,10 +15,9 @@ from foresail.kube.objects.gangs import KUBERNETES_GROUP, SIGS_GROUP, GangName
 from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.values import Object
 from foresail.live.cache.devices import Guesses
-from foresail.live.cache.differences import differences
 from foresail.live.cache.gangs import Gangs, gang_name, group_name
 from foresail.live.cache.handlers import GroupHandler, NodeHandler, ObjectHandler, PodHandler
-from foresail.live.cache.listener import Listener
+from foresail.live.cache.listener import Listener, Listeners
 from foresail.live.cache.pods import MOST_DEVICES, CachedPod, PodReader, discard, uid_of
 from foresail.live.cache.unreadable import Unreadable
 from foresail.live.cache.volume_books import VolumeBooks
@@ -37,9 +36,9 @@ class Cache:
     takes assumed pods with it, so look into `table.placed` before forgetting one.
     """
 
-    def __init__(self, listener: Listener, *, scheduler_name: str | None, devices: DeviceRule) -> None:
-        """`scheduler_name`: whose pods are told to the listener, None for nobody's. `devices` guesses which GPUs a
-        pod has that does not say.
+    def __init__(self, *listeners: Listener, scheduler_name: str | None, devices: DeviceRule) -> None:
+        """`scheduler_name`: whose waiting pods are told to listeners, None for nobody's. `devices` guesses which GPUs
+        a pod has that does not say.
         """
         self.table = NodeTable([])
         self.volumes = VolumeBooks(self.table, takes=self._is_decided_here)
@@ -49,7 +48,7 @@ class Cache:
         self.seen = 0
         """How many different pods there have been."""
         self.unreadable = Unreadable()
-        self._listener = listener
+        self._listeners = Listeners(*listeners)
         self._scheduler_name = scheduler_name
         self._reader = PodReader()
         self._guesses = Guesses(self.table, devices)
@@ -70,10 +69,14 @@ class Cache:
             return GroupHandler(self, name, SIGS_GROUP if f"/{SIGS_GROUP}/" in KINDS[name].path else KUBERNETES_GROUP)
         return ObjectHandler(self, kind)
 
+    def tell(self, listener: Listener) -> None:
+        """One more who is told of changes from now on."""
+        self._listeners.add(listener)
+
     def guess_by(self, devices: DeviceRule) -> None:
         """Guess GPUs by another rule from now on, those guessed before too; whoever waits may fit elsewhere now."""
         self._guesses.use(devices)
-        self._listener.anything_changed()
+        self._listeners.anything_changed()
 
     def waiting(self, uid: str) -> Pod | None:
         """The pod as it should wait now: for one whose bind has failed and that is no longer assumed."""
@@ -112,10 +115,6 @@ class Cache:
         """Whether there is a pod of this gang, wherever it stands."""
         return bool(self._gangs.members(gang))
 
-    def differences(self, nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
-        """How the cache differs from a fresh list of all nodes and pods, and what is over capacity; one line each."""
-        return differences(self.table, self.pods, nodes, pods)
-
     # --- nodes -----------------------------------------------------------------------------------------------------
 
     def put_nodes(self, values: Iterable[Object]) -> None:
@@ -137,10 +136,10 @@ class Cache:
         for row in rows:
             self._guesses.renew(self.table.names[row])
         if self.table.structure != structure:
-            self._listener.anything_changed()
+            self._listeners.anything_changed()
         else:
             for row in rows:
-                self._listener.room_freed(row)
+                self._listeners.room_freed(row)
 
     def keep_nodes(self, values: list[Object]) -> None:
         """There are these nodes and no others."""
@@ -158,7 +157,7 @@ class Cache:
         self.table.remove_nodes(gone)
         self._guesses.forget_nodes(gone)
         if gone:
-            self._listener.anything_changed()
+            self._listeners.anything_changed()
 
     # --- pods ------------------------------------------------------------------------------------------------------
 
@@ -182,14 +181,15 @@ class Cache:
         held = self.table.placed.get(uid)
         confirmed = held is not None and self.table.names[held.row] == now.node
         if now.node and held is None and uid in self._told:
-            self._listener.pod_bound(self._told[uid], now)
+            self._listeners.pod_bound(self._told[uid], now)
         if now.ended:
             self._leave(uid)
         elif now.node:
             self._book(now)
         self._tell(now, confirmed=confirmed)
+        self._tell_running(before, now)
         if now.gang is not None and now.node:
-            self._listener.gang_changed(gang_name(now.gang))
+            self._listeners.gang_changed(gang_name(now.gang))
         self._drop_shapes()
 
     def drop_pod(self, uid: str) -> None:
@@ -202,9 +202,10 @@ class Cache:
         self.unreadable.pop(uid, None)
         self._leave(uid)
         if self._told.pop(uid, None) is not None:
-            self._listener.pod_gone(uid)
+            self._listeners.pod_gone(uid)
+        self._tell_running(gone, None)
         if gone.gang is not None:
-            self._listener.gang_changed(gang_name(gone.gang))
+            self._listeners.gang_changed(gang_name(gone.gang))
         self._drop_shapes()
 
     def _list(self, pod: CachedPod) -> None:
@@ -243,9 +244,9 @@ class Cache:
             table.assume(pod, Placement(row, cached.node, devices or ()))
             self._guesses.renew(cached.node, pod)
         if held is not None:
-            self._listener.room_freed(held.row)
+            self._listeners.room_freed(held.row)
         if not stays:
-            self._listener.pod_came(row)
+            self._listeners.pod_came(row)
 
     def _leave(self, uid: str) -> None:
         if uid not in self.table.placed:
@@ -254,9 +255,9 @@ class Cache:
         held = self.table.forget(uid)
         self._guesses.forget(self.table.names[held.row], held.pod)
         if took_volumes:
-            self._listener.anything_changed()  # other nodes may reach what it gave back
+            self._listeners.anything_changed()  # other nodes may reach what it gave back
         else:
-            self._listener.room_freed(held.row)
+            self._listeners.room_freed(held.row)
 
     def _tell(self, cached: CachedPod, *, confirmed: bool = False) -> None:
         """Keep the listener's idea of who waits up to date. `confirmed`: it stands where the scheduler put it."""
@@ -269,8 +270,10 @@ class Cache:
         if not self._is_ours(cached):
             if told is not None:
                 del self._told[uid]
-                if not confirmed:
-                    self._listener.pod_gone(uid)
+                if confirmed:
+                    self._listeners.pod_confirmed(cached)
+                else:
+                    self._listeners.pod_gone(uid)
             return
         obstacle = self._obstacle(cached)
         pod = None if obstacle else self._pod(cached)
@@ -278,14 +281,19 @@ class Cache:
             if pod is not None and _alike(told, pod):
                 return
             del self._told[uid]
-            self._listener.pod_gone(uid)
+            self._listeners.pod_gone(uid)
         if pod is not None:
             self._told[uid] = pod
-            self._listener.pod_waits(pod, cached)
+            self._listeners.pod_waits(pod, cached)
         elif cached.unreadable:
-            self._listener.pod_unreadable(cached, obstacle)
+            self._listeners.pod_unreadable(cached, obstacle)
         else:
-            self._listener.pod_waits_for(cached, obstacle)
+            self._listeners.pod_waits_for(cached, obstacle)
+
+    def _tell_running(self, before: CachedPod | None, now: CachedPod | None) -> None:
+        stood, stands = before is not None and before.stands, now is not None and now.stands
+        if stood or stands:
+            self._listeners.running_changed(before, now if stands else None)
 
     def _is_decided_here(self, pod: Pod) -> bool:
         cached = self.pods.get(str(pod.uid))
@@ -378,7 +386,7 @@ class Cache:
     def _objects_changed(self, kind: str, *, changed: bool) -> None:
         if changed and kind not in _UNSEEN_BY_FILTERS:
             self.table.objects_changed()
-            self._listener.anything_changed()
+            self._listeners.anything_changed()
 
 
 def _checked(spec: NodeSpec) -> NodeSpec:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from foresail.core.model import Pod
 from foresail.live.cache.pods import CachedPod
 
 
-class Listener(Protocol):
-    """Who places the waiting pods, and so wants to know what changed.
+class Listener:
+    """Who wants to know what changes in the cluster; overrides what it wants to hear of.
 
     It is told when the cache and its table are up to date, and may ask both.
     """
+
+    # --- pods of ours that wait ------------------------------------------------------------------------------------
 
     def pod_waits(self, pod: Pod, cached: CachedPod) -> None:
         """A pod of ours wants a node; one that changed is told as gone first."""
@@ -23,11 +23,23 @@ class Listener(Protocol):
     def pod_bound(self, pod: Pod, cached: CachedPod) -> None:
         """Somebody else has bound a waiting pod. Told before its room is counted, unlike all the rest."""
 
+    def pod_confirmed(self, cached: CachedPod) -> None:
+        """A pod stands where we have put it, by the API server's word."""
+
     def pod_waits_for(self, cached: CachedPod, why: str) -> None:
         """A pod of ours cannot be placed before something else is there."""
 
     def pod_unreadable(self, cached: CachedPod, why: str) -> None:
         """A pod of ours asks for something that is no request."""
+
+    # --- pods on nodes, whoever's they are -------------------------------------------------------------------------
+
+    def running_changed(self, before: CachedPod | None, now: CachedPod | None) -> None:
+        """A pod with a node has come (`before` is None, or had no node yet), has left or ended (`now` is None), or is
+        another than it was: resized, annotated, labelled, on its way out.
+        """
+
+    # --- room ------------------------------------------------------------------------------------------------------
 
     def room_freed(self, row: int) -> None:
         """A node has more to offer: a pod has left or changed, or the node has."""
@@ -42,23 +54,55 @@ class Listener(Protocol):
         """Whoever waits may fit anywhere now. Rows noted before may mean other nodes, or none."""
 
 
-class Bystander:
-    """A listener that places nobody; those that want to know a little override it."""
+class Listeners(Listener):
+    """Several of them, told one after the other."""
 
-    def pod_waits(self, pod: Pod, cached: CachedPod) -> None: ...
+    def __init__(self, *listeners: Listener) -> None:
+        self._all = list(listeners)
 
-    def pod_gone(self, uid: str) -> None: ...
+    def add(self, listener: Listener) -> None:
+        self._all.append(listener)
 
-    def pod_bound(self, pod: Pod, cached: CachedPod) -> None: ...
+    def pod_waits(self, pod: Pod, cached: CachedPod) -> None:
+        for one in self._all:
+            one.pod_waits(pod, cached)
 
-    def pod_waits_for(self, cached: CachedPod, why: str) -> None: ...
+    def pod_gone(self, uid: str) -> None:
+        for one in self._all:
+            one.pod_gone(uid)
 
-    def pod_unreadable(self, cached: CachedPod, why: str) -> None: ...
+    def pod_bound(self, pod: Pod, cached: CachedPod) -> None:
+        for one in self._all:
+            one.pod_bound(pod, cached)
 
-    def room_freed(self, row: int) -> None: ...
+    def pod_confirmed(self, cached: CachedPod) -> None:
+        for one in self._all:
+            one.pod_confirmed(cached)
 
-    def pod_came(self, row: int) -> None: ...
+    def pod_waits_for(self, cached: CachedPod, why: str) -> None:
+        for one in self._all:
+            one.pod_waits_for(cached, why)
 
-    def gang_changed(self, gang: str) -> None: ...
+    def pod_unreadable(self, cached: CachedPod, why: str) -> None:
+        for one in self._all:
+            one.pod_unreadable(cached, why)
 
-    def anything_changed(self) -> None: ...
+    def running_changed(self, before: CachedPod | None, now: CachedPod | None) -> None:
+        for one in self._all:
+            one.running_changed(before, now)
+
+    def room_freed(self, row: int) -> None:
+        for one in self._all:
+            one.room_freed(row)
+
+    def pod_came(self, row: int) -> None:
+        for one in self._all:
+            one.pod_came(row)
+
+    def gang_changed(self, gang: str) -> None:
+        for one in self._all:
+            one.gang_changed(gang)
+
+    def anything_changed(self) -> None:
+        for one in self._all:
+            one.anything_changed()

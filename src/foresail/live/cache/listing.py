@@ -9,7 +9,6 @@ from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import Forbidden, NotFound
 from foresail.kube.api.kinds import KINDS, Kind
 from foresail.live.cache.cache import Cache
-from foresail.live.cache.listener import Bystander
 
 Lists = dict[str, list[Object]]
 """Name of the watch, as in `KINDS`, to all objects there are."""
@@ -52,7 +51,7 @@ async def list_all(
 
 def filled(lists: Mapping[str, Iterable[Object]], devices: DeviceRule) -> Cache:
     """A cache that knows these objects; `devices` guesses which GPUs a pod has that does not say."""
-    cache = Cache(Bystander(), scheduler_name=None, devices=devices)
+    cache = Cache(scheduler_name=None, devices=devices)
     for name, values in lists.items():
         found = list(values)
         # Several watches tell of one kind; one that is not served must not take away what another has told.

@@ -13,7 +13,7 @@ from foresail.kube.api.connect import Connection
 from foresail.kube.api.errors import ClusterError
 from foresail.live.actions.binding import Binder, Ending
 from foresail.live.cache.cache import Cache
-from foresail.live.cache.listener import Bystander
+from foresail.live.cache.listener import Listener
 from foresail.live.extender.app import Bind, ExtenderApp, PodRef
 from foresail.live.extender.extender import Extender, ExtenderSettings
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
@@ -39,7 +39,7 @@ class Service:
     seed: int = 42
 
 
-class _News(Bystander):
+class _News(Listener):
     """Listens to the cache and wakes whoever waits for nodes."""
 
     def __init__(self) -> None:

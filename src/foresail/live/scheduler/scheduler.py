@@ -17,6 +17,7 @@ from foresail.core.spec import Gang
 from foresail.core.table import NodeTable
 from foresail.kube.api.client import Client
 from foresail.live.cache.cache import Cache
+from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
 from foresail.live.events import Events
 from foresail.live.scheduler.cluster import LiveCluster
@@ -30,7 +31,7 @@ _FLUSH_EVERY_S = 300.0
 _MEND_EVERY_S = 30.0
 
 
-class LiveScheduler:
+class LiveScheduler(Listener):
     """Places the pods that name this scheduler. `leads` says whether it may: one of several replicas does."""
 
     def __init__(
@@ -97,9 +98,6 @@ class LiveScheduler:
 
     def pod_unreadable(self, cached: CachedPod, why: str) -> None:
         self.cluster.explain_wait(cached, why)
-
-    def pod_bound(self, pod: Pod, cached: CachedPod) -> None:
-        pass
 
     def pod_came(self, _row: int) -> None:
         self.core.pod_came()

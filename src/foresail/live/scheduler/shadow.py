@@ -16,7 +16,7 @@ from foresail.errors import PolicyError, ResultsError
 from foresail.kube.api.client import Client
 from foresail.kube.api.connect import find_connection
 from foresail.live.cache.cache import Cache
-from foresail.live.cache.listener import Bystander
+from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
 from foresail.live.scheduler.run import RunSettings, lessons_for, profile_for
@@ -81,7 +81,7 @@ class Agreement:
         )
 
 
-class Shadow(Bystander):
+class Shadow(Listener):
     """Is told of each bind before it is counted, so that our decision sees what the other scheduler saw."""
 
     def __init__(

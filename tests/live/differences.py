@@ -9,19 +9,19 @@ from foresail.core.spec import NodeSpec, PodSpec
 from foresail.core.table import NodeTable
 from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.values import Object
-from foresail.live.cache.pods import CachedPod, PodReader
+from foresail.live.cache.cache import Cache
+from foresail.live.cache.pods import PodReader
 from foresail.traces.kubernetes import node_spec
 
 Asked = dict[str, int]
 """Resource to what pods ask of it together, in the units of the node table."""
 
 
-def differences(
-    table: NodeTable, known: dict[str, CachedPod], nodes: Iterable[Object], pods: Iterable[Object]
-) -> list[str]:
+def differences(cache: Cache, nodes: Iterable[Object], pods: Iterable[Object]) -> list[str]:
     """What differs, one line each, and which nodes hold more than they have. Pods that are assumed but not bound yet
     count where they are assumed.
     """
+    table, known = cache.table, cache.pods
     specs = _node_specs(nodes)
     reader = PodReader()
     truth = {pod.uid: pod for pod in (reader.read(value) for value in pods)}
