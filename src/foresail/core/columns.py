@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from foresail.core.model import Ints, Mask, Rows
+from foresail.core.side_columns import SideColumn
 from foresail.core.spec import WHOLE_GPU_MILLI, NodeSpec, Taint
 
 CPU, MEMORY, GPU = 0, 1, 2
@@ -79,6 +80,7 @@ class NodeColumns:
         self.taint_sets: list[tuple[Taint, ...]] = []
         self.taint_set: Ints = np.zeros(0, dtype=np.int64)
         self._labels: dict[str, LabelColumn] = {}
+        self._side_columns: dict[str, SideColumn] = {}
 
     def _append(self, names: Sequence[str]) -> None:
         """Give nodes that have nothing yet the rows after the last."""
@@ -91,6 +93,8 @@ class NodeColumns:
         self.names.extend(names)
         for labels in self._labels.values():
             labels.codes = np.concatenate([labels.codes, np.full(more, -1, dtype=np.int64)])
+        for side in self._side_columns.values():
+            side.append(more)
         self._resize(self.count + more)
 
     def _remove_rows(self, gone: set[int]) -> tuple[Rows, dict[int, int]]:
@@ -108,6 +112,8 @@ class NodeColumns:
         self._resize(count)
         for column in self._labels.values():
             column.codes = column.codes[source]
+        for side in self._side_columns.values():
+            side.keep(source)
         return source, dict(zip(movers, gaps, strict=True))
 
     def _resize(self, count: int) -> None:
@@ -174,6 +180,10 @@ class NodeColumns:
         self.allocatable = np.hstack([self.allocatable, none])
         self.free = np.hstack([self.free, none])
         self._widened()
+
+    def resource_at(self, name: str) -> int | None:
+        """The place of a resource among `resources`; None where neither a node nor a pod has named it."""
+        return self._resource_at.get(name)
 
     def _widened(self) -> None:
         """There are more columns than before."""

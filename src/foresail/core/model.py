@@ -80,6 +80,10 @@ class Pod:
     def __repr__(self) -> str:
         return f"Pod({self.name!r})"
 
+    def with_shape(self, shape: Shape) -> Pod:
+        """The same pod, asking for something else."""
+        return Pod(self.name, shape, uid=self.uid, priority=self.priority, gang=self.gang, arrival_s=self.arrival_s)
+
     @property
     def spec(self) -> PodSpec:
         return self.shape.spec
@@ -196,12 +200,39 @@ class Nodes:
         """Code of the node's value of a label, -1 where it has none; `table.label_values(key)` names the codes."""
         return self._take(self.table.label(key))
 
+    def resource(self, name: str) -> ResourceColumn:
+        """What nodes have of a resource by its Kubernetes name, extended ones like any other."""
+        at = self.table.resource_at(name)
+        if at is None:
+            none = np.zeros(len(self), dtype=np.int64)
+            return ResourceColumn(name, None, none, none)
+        return ResourceColumn(name, at, self._take(self.table.allocatable[:, at]), self._take(self.table.free[:, at]))
+
+    def side(self, name: str, fill: float = 0.0, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
+        """The numbers that a plug-in keeps for each node under this name, see `table.side_column`; shape (nodes,)."""
+        return self._take(self.table.side_column(name, fill, dtype).values)
+
     def peers(self, group: str) -> Ints:
         """How many pods of a gang or replica set stand on each node."""
         return self._take(self.table.peers(group))
 
     def _take(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return column if self.rows is None else column[self.rows]
+
+
+class ResourceColumn(NamedTuple):
+    """One resource over the nodes that a policy is asked about."""
+
+    name: str
+    at: int | None
+    """Its place among `Nodes.resources`; None where neither a node nor a pod has named it, all amounts are then 0."""
+    allocatable: Ints
+    """Shape (nodes,), in the resource's own unit."""
+    free: Ints
+    """Shape (nodes,)."""
+
+    def requested_by(self, pod: Pod) -> int:
+        return 0 if self.at is None else int(pod.request[self.at])
 
 
 class Placement(NamedTuple):

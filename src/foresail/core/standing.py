@@ -44,6 +44,18 @@ class Standing:
             self._priority = np.concatenate([self._priority, np.zeros_like(self._priority)])
             self._held = np.concatenate([self._held, np.zeros_like(self._held)])
         self._slot_of[pod.uid] = slot
+        self._write(slot, held)
+
+    def replace(self, held: Placed) -> None:
+        """A pod that stands there holds other amounts; it keeps its place among its equals."""
+        slot = self._slot_of.get(held.pod.uid)
+        if slot is None:
+            return  # came while this was out of date
+        self._on_row[int(self._row[slot])][held.pod.uid] = held
+        self._write(slot, held)
+
+    def _write(self, slot: int, held: Placed) -> None:
+        pod = held.pod
         self._row[slot] = held.row
         self._priority[slot] = pod.priority
         # A pod may name a resource that the table gets only now; then this is out of date and soon built anew.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from foresail.core.columns import CPU, GPU, MEMORY, NodeColumns, extended_of
 from foresail.core.model import Ints, Mask, Nodes, Placement, Pod, Rows, Shape
 from foresail.core.objects import ClusterObjects
+from foresail.core.side_columns import SideColumn
 from foresail.core.spec import NodeSpec, PodSpec
 from foresail.core.standing import Standing
 from foresail.core.tenants import Tenants, move_rows
@@ -218,6 +219,26 @@ class NodeTable(NodeColumns):
             self.volume_taking.give_back(uid)
         return held
 
+    def resize(self, uid: Hashable, spec: PodSpec) -> Placed:
+        """Let a pod that stands here ask for other amounts, as if it had come so; who stands before whom stays.
+
+        Returns what it holds now, under a `Pod` of the new shape.
+        """
+        held = self.placed[uid]
+        before = held.pod.spec
+        if _bound_up(before) != _bound_up(spec):
+            raise ValueError(
+                f"{held.pod.name} keeps its GPUs and its volumes while it runs; forget it and assume it anew"
+            )
+        now = held._replace(pod=held.pod.with_shape(self.shape(spec)))
+        self.placed[uid] = now
+        if self._standing is not None:
+            self._standing.replace(now)
+        # The new before the old: kinds of pods that it alone stands for are then not forgotten in between.
+        self._book(now.pod, now.row, now.devices, 1)
+        self._book(held.pod, held.row, held.devices, -1)
+        return now
+
     def try_with(self, held: Placed) -> None:
         """Book a pod only to see what then fits; `try_without` must follow before anyone else looks."""
         _ = self.tenants  # which are built from the pods that really stand there
@@ -314,6 +335,23 @@ class NodeTable(NodeColumns):
         latest: Rows = rows[self._last_touch[rows] == self._positions[cursor:end]]
         return latest
 
+    # --- what plug-ins keep ----------------------------------------------------------------------------------------
+
+    def side_column(self, name: str, fill: float = 0.0, dtype: npt.DTypeLike = np.float64) -> SideColumn:
+        """Numbers that plug-ins keep for each node under a name, made when first asked for, `fill` on every row.
+
+        Whoever shares a column names it with the same fill and type.
+        """
+        column = self._side_columns.get(name)
+        if column is None:
+            column = self._side_columns[name] = SideColumn(name, self.count, fill, dtype, self._touch)
+        elif not column.is_made_of(fill, dtype):
+            raise ValueError(
+                f'the side column "{name}" is {column.values.dtype} filled with {column.fill}, '
+                f"not {np.dtype(dtype)} filled with {fill}; name it alike everywhere"
+            )
+        return column
+
     # --- groups ----------------------------------------------------------------------------------------------------
 
     def peers(self, group: str) -> Ints:
@@ -322,6 +360,11 @@ class NodeTable(NodeColumns):
         for row, count in self._groups.get(group, {}).items():
             counts[row] = count
         return counts
+
+
+def _bound_up(spec: PodSpec) -> object:
+    """What a pod holds by more than amounts: devices and volumes."""
+    return spec.gpu_count, spec.gpu_milli, None if spec.kubernetes is None else spec.kubernetes.claims
 
 
 def _looks_different(before: NodeSpec, now: NodeSpec) -> bool:
