@@ -7,7 +7,12 @@ import pytest
 
 from foresail.traces.openb.get import OPENB_NODES, openb_folder
 
-pytest_plugins = ["tests.experiments.small_experiments", "tests.kube.scripted_server", "tests.results.made_up_runs"]
+pytest_plugins = [
+    "tests.experiments.small_experiments",
+    "tests.kube.scripted_server",
+    "tests.plugins.packages",
+    "tests.results.made_up_runs",
+]
 BESIDE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

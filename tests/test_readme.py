@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from foresail.cli.main import app
-from foresail.policies import forget_packages
+from foresail.plugins.registry import forget_packages
 from foresail.policies.profiles.load import load_profile
 from foresail.results.folder import read_run
 from foresail.sim.protocols.openb import run_openb

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from foresail.cli.compare import EPILOG, compare
 from foresail.errors import OptionError, PolicyError, ResultsError
-from foresail.policies import forget_packages
+from foresail.plugins.registry import forget_packages
 from foresail.traces.generate.generate import GenerateSettings, generate
 from foresail.traces.write import write
 

@@ -28,7 +28,7 @@ import typer
 from typer.testing import CliRunner
 
 from foresail.cli.main import app
-from foresail.policies import forget_packages
+from foresail.plugins.registry import forget_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from foresail.experiments.experiment import Experiment, traces_of
-from foresail.policies import forget_packages
+from foresail.plugins.registry import forget_packages
 from foresail.traces.generate.generate import GenerateSettings, generate
 from foresail.traces.write import write
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from foresail.core.model import Nodes
 from foresail.core.spec import PodSpec, Workload
-from foresail.policies import DEVICE_RULES, FILTERS, POLICIES, build, policy
+from foresail.policies import DEVICE_RULES, FILTERS, POLICIES, REGISTRY, policy
 from foresail.testing import check_policy, make_nodes, make_pod
 
 VARIANTS = [
@@ -36,7 +36,7 @@ def test_scores_follow_their_nodes_when_nodes_are_shuffled(name, options, seed):
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_filters_keep_the_contract(name):
-    check_policy(build("filter", name, {}))
+    check_policy(REGISTRY.build("filter", name, {}))
 
 
 @EACH
@@ -70,7 +70,7 @@ def test_device_rules_give_distinct_devices_with_room(name, devices, asked):
     with_room = [device for device, free in enumerate(devices) if free >= pod.gpu_milli]
     if len(with_room) < pod.gpu_count:
         return
-    chosen = build("device rule", name, {}).devices(pod, nodes, 0)
+    chosen = REGISTRY.build("device rule", name, {}).devices(pod, nodes, 0)
     assert len(chosen) == len(set(chosen)) == pod.gpu_count
     assert set(chosen) <= set(with_room)
 
@@ -80,8 +80,8 @@ def test_device_rules_differ_for_shares_and_agree_on_whole_devices():
     share, whole = make_pod(gpu=200, nodes=nodes), make_pod(gpu=2000, nodes=nodes)
     chosen = {
         name: (
-            build("device rule", name, {}).devices(share, nodes, 0),
-            build("device rule", name, {}).devices(whole, nodes, 0),
+            REGISTRY.build("device rule", name, {}).devices(share, nodes, 0),
+            REGISTRY.build("device rule", name, {}).devices(whole, nodes, 0),
         )
         for name in ("least-sufficient", "most-free")
     }

@@ -3,27 +3,18 @@
 import importlib.metadata
 import subprocess
 import sys
-import textwrap
 import tomllib
 import warnings
 from pathlib import Path
 from typing import Literal
 
 import pytest
+from tests.plugins.packages import distribution
 
 from foresail.errors import OptionError
-from foresail.policies import (
-    DEVICE_RULES,
-    FILTERS,
-    POLICIES,
-    NameClashWarning,
-    build,
-    find,
-    forget_packages,
-    policy,
-    registered,
-)
-from foresail.policies.profiles.options import converted, options_of
+from foresail.plugins.options import converted, options_of
+from foresail.plugins.registry import NameClashWarning
+from foresail.policies import DEVICE_RULES, FILTERS, POLICIES, REGISTRY, policy
 from foresail.testing import check_policy
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "my-policy"
@@ -38,9 +29,9 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "my-policy"
     ],
 )
 def test_every_name_builds_a_fresh_object_and_explains_itself(kind, name):
-    assert build(kind, name, {}) is not build(kind, name, {})
-    assert find(kind, name).summary
-    assert find(kind, name).origin == "built-in"
+    assert REGISTRY.build(kind, name, {}) is not REGISTRY.build(kind, name, {})
+    assert REGISTRY.find(kind, name).summary
+    assert REGISTRY.find(kind, name).origin == "built-in"
 
 
 @pytest.mark.parametrize(
@@ -110,25 +101,6 @@ def test_importing_the_registry_loads_no_kernels():
 # --- other packages --------------------------------------------------------------------------------------------------
 
 
-def distribution(folder, name, entry_points, source=""):
-    """A package as an installer leaves it behind: a module and its metadata."""
-    module = name.replace("-", "_")
-    (folder / f"{module}.py").write_text(textwrap.dedent(source), encoding="utf-8")
-    info = folder / f"{module}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
-    lines = "\n".join(f"{key} = {value}" for key, value in entry_points.items())
-    (info / "entry_points.txt").write_text(f"[foresail.policies]\n{lines}\n", encoding="utf-8")
-
-
-@pytest.fixture
-def packages(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    forget_packages()
-    yield tmp_path
-    forget_packages()
-
-
 GOOD = """
     class First:
         '''Prefer the first node.'''
@@ -152,8 +124,8 @@ GOOD = """
 def test_policies_of_other_packages_are_found_by_name(packages):
     distribution(packages, "good-pack", {"first": "good_pack:First", "even": "good_pack:Even"}, GOOD)
     assert policy("first", bonus="5").bonus == 5
-    assert build("filter", "even", {}).reason == "are odd"
-    entries = {entry.name: entry for entry in registered()}
+    assert REGISTRY.build("filter", "even", {}).reason == "are odd"
+    entries = {entry.name: entry for entry in REGISTRY.registered()}
     assert (entries["first"].kind, entries["first"].origin, entries["first"].summary) == (
         "policy",
         "good-pack 1.0",
@@ -170,7 +142,7 @@ def test_a_broken_package_is_named_and_spares_the_others(packages):
     distribution(packages, "bad-pack", {"bad": "bad_pack:Bad", "gone": "bad_pack:Gone"}, "import does_not_exist\n")
     distribution(packages, "good-pack", {"first": "good_pack:First", "odd": "good_pack:Nothing"}, GOOD)
     assert policy("first").bonus == 1
-    broken = {entry.name: (entry.origin, entry.error) for entry in registered() if entry.factory is None}
+    broken = {entry.name: (entry.origin, entry.error) for entry in REGISTRY.registered() if entry.factory is None}
     missing = "ModuleNotFoundError: No module named 'does_not_exist'"
     assert broken == {
         "bad": ("bad-pack 1.0", missing),

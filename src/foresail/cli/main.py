@@ -12,6 +12,7 @@ from foresail import __version__
 from foresail.cli import lab, topology, trace
 from foresail.cli.compare import EPILOG as COMPARE_EXAMPLES
 from foresail.cli.compare import compare
+from foresail.cli.controllers import controllers
 from foresail.cli.explain import EPILOG as EXPLAIN_EXAMPLES
 from foresail.cli.explain import explain
 from foresail.cli.extender import EPILOG as EXTENDER_EXAMPLES
@@ -60,6 +61,7 @@ app.command(epilog=PARITY_EXAMPLES)(parity)
 app.command(epilog=EXTENDER_EXAMPLES)(extender)
 app.command()(report)
 app.command()(policies)
+app.command()(controllers)
 app.add_typer(trace.app, name="trace")
 app.add_typer(topology.app, name="topology")
 app.add_typer(lab.app, name="lab")

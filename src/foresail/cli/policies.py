@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from foresail.policies import Entry
+from foresail.cli.plugin_list import AsJson, Explain, show
 
 
 def policies(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Explain only the policy of this name.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Print the maths and the options of each.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    explain: Explain = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the policies, filters and device rules, built-in and from installed packages.
 
@@ -27,80 +26,6 @@ def policies(
 
       foresail policies --json
     """
-    # Listing loads every policy, and with them numpy and numba; --help must not.
-    from foresail.errors import OptionError, did_you_mean
-    from foresail.policies import registered
+    from foresail.policies import REGISTRY
 
-    entries = registered()
-    if name is not None:
-        known = [entry.name for entry in entries]
-        entries = [entry for entry in entries if entry.name == name]
-        if not entries:
-            raise OptionError(
-                f'no policy "{name}"{did_you_mean(name, known)} (foresail policies lists all {len(known)})'
-            )
-    if as_json:
-        _print_json(entries)
-    elif explain or name is not None:
-        typer.echo("\n\n".join(_explained(entry) for entry in entries))
-    else:
-        _print_table(entries)
-
-
-def _print_json(entries: list[Entry]) -> None:
-    import json
-
-    typer.echo(json.dumps([_as_data(entry) for entry in entries], indent=2, ensure_ascii=False))
-
-
-def _as_data(entry: Entry) -> dict[str, Any]:
-    from foresail.policies.profiles.options import options_of
-
-    return {
-        "name": entry.name,
-        "kind": entry.kind,
-        "origin": entry.origin,
-        "summary": entry.summary,
-        "explanation": entry.explanation,
-        "options": [
-            {
-                "name": option.name,
-                "allowed": option.allowed,
-                "required": option.required,
-                "default": None if option.required else option.default,
-            }
-            for option in (options_of(entry.factory) if entry.factory is not None else [])
-        ],
-        "error": entry.error,
-    }
-
-
-def _explained(entry: Entry) -> str:
-    from foresail.policies.profiles.options import options_of
-
-    if entry.factory is None:
-        return f"{entry.name} ({entry.origin}) cannot be loaded: {entry.error}"
-    lines = [f"{entry.name} ({entry.kind}, {entry.origin})", "", *entry.explanation.splitlines()]
-    options = options_of(entry.factory)
-    if options:
-        lines += ["", "Options:"]
-        width = max(len(option.name) for option in options)
-        for option in options:
-            default = "required" if option.required else f"default {option.default}"
-            lines.append(f"  {option.name:<{width}}  {option.allowed} ({default})")
-    return "\n".join(f"  {line}".rstrip() if at else line for at, line in enumerate(lines))
-
-
-def _print_table(entries: list[Entry]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("name", no_wrap=True)
-    table.add_column("kind", no_wrap=True)
-    table.add_column("origin", no_wrap=True)
-    table.add_column("what it does")
-    for entry in entries:
-        what = entry.summary if entry.factory is not None else f"cannot be loaded: {entry.error}"
-        table.add_row(entry.name, entry.kind or "broken", entry.origin, what)
-    Console(soft_wrap=False, highlight=False, markup=False).print(table)
+    show(REGISTRY, name, explain=explain, as_json=as_json)

@@ -7,7 +7,7 @@ import pytest
 from foresail.core.profile import UsedFilter
 from foresail.errors import InputError, OptionError
 from foresail.kube.objects.cluster_objects import read_objects
-from foresail.policies import build
+from foresail.policies import REGISTRY
 from foresail.policies.kubernetes import FILTERS, SCORES
 from foresail.policies.profiles.load import load_profile
 from foresail.sim.protocols.clock import run_clock
@@ -50,7 +50,7 @@ def test_mistakes(source, message):
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_filter_passes_every_node_where_it_would_be_skipped(name):
     nodes, plain = make_nodes(allocatable=[(4, 8, 0), (4, 8, 0)]), make_pod(cpu=1)
-    used = UsedFilter(name, build("filter", name, {}))
+    used = UsedFilter(name, REGISTRY.build("filter", name, {}))
     assert used.refuses(plain, nodes).tolist() == [0, 0]
 
 

@@ -10,9 +10,10 @@ from typing import Any, NoReturn, TypeVar
 
 from foresail.core.profile import Profile, UsedScore
 from foresail.errors import ForesailError, InputError, OptionError, did_you_mean
-from foresail.policies import find, make
+from foresail.plugins.naming import parse_options
+from foresail.plugins.options import converted
+from foresail.policies import REGISTRY
 from foresail.policies.kubernetes import kubernetes_profile
-from foresail.policies.profiles.options import converted
 from foresail.policies.profiles.scheduler_configuration import ENDINGS, profile_data
 from foresail.toml import read_toml
 
@@ -132,7 +133,7 @@ class _Reader:
             name, options = one.get("filter"), {key: value for key, value in one.items() if key != "filter"}
             if not isinstance(name, str):
                 self._refuse(f'filters has {dict(one)!r}; a table names its filter, as in filter = "fit"')
-            plugin, values = self._named("filters", lambda: make(find("filter", name), options))  # noqa: B023 - called at once
+            plugin, values = self._named("filters", lambda: REGISTRY.find("filter", name).make(options))  # noqa: B023 - called at once
             filters.append((name, plugin))
             shown.append({"filter": name, **values})
         return filters, shown
@@ -150,7 +151,7 @@ class _Reader:
             if isinstance(weight, bool) or not isinstance(weight, int | float):
                 self._refuse(f"{where or name}: weight is {weight!r}; a weight is a number above 0")
             options = {key: value for key, value in table.items() if key not in {"policy", "weight"}}
-            plugin, values = self._named(where, lambda: make(find("policy", name), options))  # noqa: B023 - called at once
+            plugin, values = self._named(where, lambda: REGISTRY.find("policy", name).make(options))  # noqa: B023 - called at once
             score = self._named(where, lambda: UsedScore(name, plugin, float(weight)))  # noqa: B023 - called at once
             used.append(score)
             tables.append({"policy": name, "weight": float(weight), **values})
@@ -163,7 +164,7 @@ class _Reader:
             name, options, weight = _parse_term(text)
             if weight is not None:
                 raise OptionError(f'"{text}" has a weight; only scores have weights')
-            plugin, values = make(find(kind, name), options)
+            plugin, values = REGISTRY.find(kind, name).make(options)
             shown = ",".join(f"{option}={value}" for option, value in values.items())
             return plugin, f"{name}({shown})" if shown else name
 
@@ -216,13 +217,8 @@ def _parse_term(text: str) -> tuple[str, dict[str, str], str | None]:
     matched = _TERM.fullmatch("".join(text.split()))
     if matched is None:
         raise OptionError(f'"{text}" is no policy; {_EXAMPLES}')
-    options: dict[str, str] = {}
-    for pair in _split(matched["options"], ",") if matched["options"] else []:
-        option, equals, value = pair.partition("=")
-        if not equals or not option:
-            raise OptionError(f'"{pair}" in "{text}" is no option; {_EXAMPLES}')
-        options[option] = value
-    return matched["name"], options, matched["weight"]
+    pairs = _split(matched["options"], ",") if matched["options"] else []
+    return matched["name"], parse_options(pairs, text, _EXAMPLES), matched["weight"]
 
 
 def _split(text: str, separator: str) -> list[str]:

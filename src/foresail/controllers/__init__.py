@@ -1,0 +1,45 @@
+"""What changes while pods run, one file a controller. Knows the core's contract of controllers, no world and no clock.
+
+Other packages add theirs with an entry point in the group `foresail.controllers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from foresail.errors import OptionError
+from foresail.plugins.naming import parse_named, written
+from foresail.plugins.registry import Kind, Registry
+
+CONTROLLERS = {
+    "equal-shares": "foresail.controllers.equal_shares:EqualShares",
+}
+
+REGISTRY = Registry(
+    "foresail.controllers",
+    "foresail controllers",
+    [Kind("controller", CONTROLLERS, ("act",))],
+)
+
+
+def controller(name: str, **options: Any) -> Any:
+    """Make a fresh controller."""
+    return REGISTRY.build("controller", name, options)
+
+
+def load_controllers(named: Iterable[str]) -> dict[str, Any]:
+    """Fresh controllers from `NAME` or `NAME:key=value,key=value`, each under that text in its normal form.
+
+    That is the name by which the journal and results tell them apart; one controller may stand there twice with
+    different options.
+    """
+    loaded: dict[str, Any] = {}
+    for text in named:
+        name, options = parse_named(text, "controller", next(iter(CONTROLLERS)))
+        made, values = REGISTRY.find("controller", name).make(options)
+        shown = written(name, values)
+        if shown in loaded:
+            raise OptionError(f'the controller "{shown}" is given twice; once is enough')
+        loaded[shown] = made
+    return loaded
