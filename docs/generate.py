@@ -1,4 +1,4 @@
-"""Write the pages that the project can print itself: the command line reference and the changelog.
+"""Write the pages, and the parts of pages, that the project can print itself.
 
 `python docs/generate.py` writes them; with `--check` nothing is written, and a page that is out of date is an error.
 """
@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ import typer  # noqa: E402 - see above
 from typer.testing import CliRunner  # noqa: E402 - see above
 
 from foresail.cli.main import app  # noqa: E402 - see above
+from foresail.results.tables import TableSpec, table_named, tables  # noqa: E402 - see above
 
 ROOT = Path(__file__).resolve().parents[1]
 CLI_INTRODUCTION = """\
@@ -60,11 +62,46 @@ def _help(words: list[str]) -> str:
     return "\n".join(line.rstrip() for line in result.stdout.strip("\n").splitlines()).strip("\n")
 
 
+def filled(page: str) -> str:
+    """A page with each part between `<!-- printed: WHAT -->` and `<!-- end -->` printed anew."""
+    return re.sub(
+        r"(<!-- printed: (.+?) -->\n).*?(<!-- end -->)",
+        lambda found: f"{found[1]}\n{_printed(found[2])}\n{found[3]}",
+        page,
+        flags=re.DOTALL,
+    )
+
+
+def _printed(what: str) -> str:
+    """The rows of a Markdown table, from what the program itself goes by."""
+    if what == "files":
+        return _files()
+    if what.startswith("columns of "):
+        return _columns(table_named(what.removeprefix("columns of ")))
+    raise SystemExit(f'a page asks for "{what}" to be printed, which nobody can')
+
+
+def _files() -> str:
+    lines = ["| file | rows | present |", "|---|---|---|", "| `manifest.json` | | always |"]
+    lines.append("| `summary.json` | | always |")
+    lines += [f"| `{table.file}` | {table.rows} | {table.present} |" for table in tables()]
+    return "\n".join(lines) + "\n"
+
+
+def _columns(table: TableSpec) -> str:
+    lines = ["| column | unit | meaning |", "|---|---|---|"]
+    for column in table.columns:
+        meaning = f"*optional*: {column.meaning}" if column.optional else column.meaning
+        lines.append(f"| `{column.name}` | {column.unit} | {meaning} |".replace("|  |", "| |"))
+    return "\n".join(lines) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """What each generated page should hold."""
     return {
         ROOT / "docs/reference/cli.md": cli_page(),
         ROOT / "docs/changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        **{path: filled(path.read_text(encoding="utf-8")) for path in (ROOT / "docs/reference/results.md",)},
     }
 
 

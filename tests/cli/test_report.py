@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 from foresail.cli.report import report
 from foresail.errors import ResultsError
 from foresail.results.folder import write_run
-from foresail.results.frames import SCHEMAS
 from foresail.results.result import RunResult
+from foresail.results.tables import table_named
 
 
 @pytest.fixture
@@ -27,9 +27,10 @@ def stored(tmp_path):
             "devices": ["0"],
             "time_s": np.zeros(1),
         }
-        empty = {table: {name: np.empty(0) for name in SCHEMAS[table]} for table in ("timeline", "nodes")}
-        by_load = {name: np.array([1.0, 2.0]) for name in SCHEMAS["by_load"]}
-        run = RunResult("openb", policy, "tiny", 1, 1.0, 4, placements, empty["timeline"], empty["nodes"], {}, by_load)
+        empty = {table: {name: np.empty(0) for name in table_named(table).schema} for table in ("timeline", "nodes")}
+        by_load = {name: np.array([1.0, 2.0]) for name in table_named("by_load").schema}
+        tables = {"placements": placements, **empty, "by_load": by_load}
+        run = RunResult("openb", policy, "tiny", 1, 1.0, 4, tables, summary={})
         write_run(tmp_path / policy, run, manifest_extra={})
         return tmp_path / policy
 

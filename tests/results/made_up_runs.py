@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from foresail.results.result import FRAGMENT_CLASSES, RunResult
+from foresail.results.result import RunResult
+from foresail.results.tables import FRAGMENT_CLASSES
+from foresail.results.tables import tables as registered
 
 
 def make_timeline(rows, *, gpus=4):
@@ -69,14 +71,19 @@ def _make_openb(policy="fgd", *, seed=42, rows=50, pod_names=("a", "b", "c"), **
         "seed": seed,
         "load": 1.3,
         "total_gpus": 4,
+        "summary": {"used_gpu_milli": np.int64(4000), "ratio": float("nan")},
+        "profile": {"score": [("fgd", 1.0)]},
+    }
+    tables = {
         "placements": make_placements(pod_names),
         "timeline": make_timeline(rows),
         "nodes": make_nodes_table(),
-        "summary": {"used_gpu_milli": np.int64(4000), "ratio": float("nan")},
         "by_load": by_load,
-        "profile": {"score": [("fgd", 1.0)]},
     }
-    return RunResult(**(parts | fields))
+    names = {table.name for table in registered()}
+    tables |= {name: columns for name, columns in fields.items() if name in names}
+    fields = {name: value for name, value in fields.items() if name not in names}
+    return RunResult(tables={name: made for name, made in tables.items() if made is not None}, **(parts | fields))
 
 
 def _make_clock(policy="look-ahead", **fields):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from foresail.digest import sha256_of
 from foresail.errors import ResultsError
 from foresail.results.folder import read_run, write_run
-from foresail.results.frames import to_frame
+from foresail.results.tables import table_named, to_frame
 
 NAMES = st.text(
     st.one_of(
@@ -76,7 +76,7 @@ def test_odd_names_survive_the_round_trip(pods, node):
     with tempfile.TemporaryDirectory() as parent:
         names = [*pods, "last"]
         tables = _tables_for(names, node)
-        run = RunResult("openb", "p", "t", 1, 1.0, 4, *tables, summary={})
+        run = RunResult("openb", "p", "t", 1, 1.0, 4, tables, summary={})
         stored = read_run(write(Path(parent) / "run", run))
         assert stored.placements["pod"].to_list() == names
         assert stored.placements["node"].to_list() == [node] * len(pods) + [""]
@@ -91,13 +91,11 @@ def _tables_for(names, node):
         "devices": ["0"] * count,
         "time_s": np.zeros(count),
     }
-    return placements, _empty("timeline"), _empty("nodes")
+    return {"placements": placements, "timeline": _empty("timeline"), "nodes": _empty("nodes")}
 
 
 def _empty(table):
-    from foresail.results.frames import SCHEMAS  # noqa: PLC0415 - used by this builder alone
-
-    return {name: np.empty(0) for name in SCHEMAS[table]}
+    return {name: np.empty(0) for name in table_named(table).schema}
 
 
 def test_the_same_run_writes_the_same_bytes_twice(tmp_path, make_openb, make_clock):

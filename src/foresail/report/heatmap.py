@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from foresail.report.style import NEUTRAL, SEQUENTIAL, Figure, layout, text
-from foresail.results.folder import Run, run_frame
+from foresail.results.folder import Run
 
 MOST_CELLS = 20_000
 """The most cells of a map; in larger clusters a cell stands for several neighbours of one model."""
@@ -20,7 +20,7 @@ _NO_GPU = "no GPU"
 
 def node_map(run: Run, label: str | None = None) -> Figure | None:
     """Draw nodes by model, then by name, as a grid; each model starts a new row."""
-    nodes = run_frame(run, "nodes")
+    nodes = run.frame("nodes")
     if nodes is None or nodes.is_empty():
         return None
     cells = _cells(nodes)

@@ -12,7 +12,7 @@ import polars as pl
 
 from foresail.report.style import LINE_WIDTH, NEUTRAL, PALETTE, Figure, axis, colour_and_dash, layout, text
 from foresail.report.thin import MOST_POINTS, thin
-from foresail.results.folder import Run, run_frame
+from foresail.results.folder import Run
 from foresail.results.key_figures import run_labels
 
 # From the bottom up: what a typical pod can still use, then why the rest is of no use.
@@ -56,7 +56,7 @@ def fragmentation_by_load(runs: Sequence[Run]) -> Figure | None:
 
 def fragment_classes(run: Run, label: str | None = None) -> Figure | None:
     """Idle GPUs by what keeps a typical pod from using them, stacked, over load or time."""
-    timeline = run_frame(run, "timeline")
+    timeline = run.frame("timeline")
     if timeline is None or timeline.is_empty() or not run.total_gpus:
         return None
     shares = {name: timeline[name].fill_null(0).to_numpy() / (10 * run.total_gpus) for name in CLASS_LOOKS}
@@ -64,7 +64,7 @@ def fragment_classes(run: Run, label: str | None = None) -> Figure | None:
     shares = {name: share for name, share in shares.items() if share.any()}
     if not shares:
         return None
-    if run_frame(run, "by_load") is not None:
+    if run.frame("by_load") is not None:
         x = timeline["arrived_gpu_milli"].to_numpy() / (10 * run.total_gpus)
         x_title = "load: GPUs asked for (% of all GPUs)"
     else:
@@ -100,7 +100,7 @@ def wait_distribution(runs: Sequence[Run]) -> Figure | None:
     """The share of pods that had started within a wait, one line a run; None if no run has waits."""
     waits: list[tuple[int, npt.NDArray[np.float64], int]] = []
     for index, run in enumerate(runs):
-        pods = run_frame(run, "pods")
+        pods = run.frame("pods")
         if pods is not None and pods.height:
             wait = pods.filter(pl.col("start_s").is_finite())["wait_s"].drop_nulls().sort().to_numpy()
             waits.append((index, wait, pods.height))
@@ -266,7 +266,7 @@ def _metric_title(metric: str, unit: object) -> str:
 def _by_load(runs: Sequence[Run], column: str, title: str, y_title: str) -> Figure | None:
     data = []
     for index, run in enumerate(runs):
-        by_load = run_frame(run, "by_load")
+        by_load = run.frame("by_load")
         if by_load is not None and by_load.height:
             line = _line(runs, index, by_load["load"].to_numpy(), by_load[column].to_numpy())
             line["hovertemplate"] = "%{y:.2f}% at load %{x}<extra>%{fullData.name}</extra>"
@@ -310,14 +310,14 @@ def _timed(runs: Sequence[Run]) -> list[tuple[int, pl.DataFrame]]:
     """Return the timelines in which time passes; a protocol that only counts arrivals has none."""
     found = []
     for index, run in enumerate(runs):
-        timeline = run_frame(run, "timeline")
-        if run_frame(run, "pods") is not None and timeline is not None and timeline.height:
+        timeline = run.frame("timeline")
+        if run.frame("pods") is not None and timeline is not None and timeline.height:
             found.append((index, timeline))
     return found
 
 
 def _shares(run: Run, timeline: pl.DataFrame) -> dict[str, npt.NDArray[np.float64]]:
-    nodes = run_frame(run, "nodes")
+    nodes = run.frame("nodes")
     totals = {
         "GPU": ("used_gpu_milli", 1000 * run.total_gpus),
         "CPU": ("used_cpu_milli", 0 if nodes is None else int(nodes["cpu_milli"].sum())),

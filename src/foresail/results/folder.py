@@ -12,9 +12,9 @@ import os
 import platform
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -23,21 +23,13 @@ import polars as pl
 from foresail import __version__
 from foresail.digest import sha256_of
 from foresail.errors import ResultsError
-from foresail.results.frames import SCHEMAS, to_frame
 from foresail.results.result import RunResult
+from foresail.results.tables import ENDINGS, table_named, tables, to_frame
 
 FORMAT = "foresail-run"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"
-FILES = {
-    "placements": "placements.csv",
-    "by_load": "by_load.csv",
-    "timeline": "timeline.parquet",
-    "nodes": "nodes.parquet",
-    "pods": "pods.parquet",
-}
-"""The file that holds each table."""
 
 _LIBRARIES = ("numba", "numpy", "polars")
 # Values that need no more than 53 bits are exact in a float, so only these may be written without a fraction.
@@ -58,10 +50,13 @@ def write_run(folder: Path, result: RunResult, *, manifest_extra: Mapping[str, A
 
 def run_files(result: RunResult, manifest_extra: Mapping[str, Any]) -> dict[str, bytes]:
     """Make the files of a results folder, the manifest last; a worker elsewhere may send them home."""
-    tables = {name: to_frame(name, columns) for name in FILES if (columns := getattr(result, name)) is not None}
-    files = {FILES[name]: _table_bytes(FILES[name], frame) for name, frame in tables.items()}
+    frames = {table_named(name).file: to_frame(name, columns) for name, columns in result.tables.items()}
+    lacks = [table.name for table in tables() if table.is_always_there and table.file not in frames]
+    if lacks:
+        raise ValueError(f"the run lacks the table {lacks[0]}, which every run has")
+    files = {file: _table_bytes(file, frame) for file, frame in frames.items()}
     files[SUMMARY] = _json_bytes(result.summary)
-    return files | {MANIFEST: _json_bytes(_manifest(result, tables, files, manifest_extra))}
+    return files | {MANIFEST: _json_bytes(_manifest(result, frames, files, manifest_extra))}
 
 
 def write_files(folder: Path, files: Mapping[str, bytes], *, overwrite: bool = False) -> None:
@@ -109,6 +104,7 @@ class StoredRun:
 
     folder: Path
     manifest: dict[str, Any]
+    _frames: dict[str, pl.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def protocol(self) -> str:
@@ -146,33 +142,46 @@ class StoredRun:
         except (OSError, ValueError) as error:
             raise ResultsError(f"{path}: cannot be read ({error}); {_RUN_AGAIN}") from error
 
-    @cached_property
+    @property
     def placements(self) -> pl.DataFrame:
-        return self._table("placements")
+        return self._table("placements.csv")
 
-    @cached_property
+    @property
     def timeline(self) -> pl.DataFrame:
-        return self._table("timeline")
+        return self._table("timeline.parquet")
 
-    @cached_property
+    @property
     def nodes(self) -> pl.DataFrame:
-        return self._table("nodes")
+        return self._table("nodes.parquet")
 
-    @cached_property
+    @property
     def by_load(self) -> pl.DataFrame | None:
-        return self._table("by_load") if FILES["by_load"] in self.manifest["files"] else None
+        return self.frame("by_load")
 
-    @cached_property
+    @property
     def pods(self) -> pl.DataFrame | None:
-        return self._table("pods") if FILES["pods"] in self.manifest["files"] else None
+        return self.frame("pods")
 
-    def _table(self, name: str) -> pl.DataFrame:
-        path = self.folder / FILES[name]
+    def frame(self, table: str) -> pl.DataFrame | None:
+        """One table; None where the run has no such table. Tables that nobody has registered go by their file."""
+        known = {one.file: one.name for one in tables()}
+        for file in self.manifest["files"]:
+            if table == known.get(file, PurePath(file).stem) and file != SUMMARY:
+                return self._table(file)
+        return None
+
+    def _table(self, file: str) -> pl.DataFrame:
+        if file not in self._frames:
+            self._frames[file] = self._read(self.folder / file)
+        return self._frames[file]
+
+    def _read(self, path: Path) -> pl.DataFrame:
+        schema = next((one.schema for one in tables() if one.file == path.name), None)
         try:
             if path.suffix == ".parquet":
                 return pl.read_parquet(path)
             # One reading for an empty field: a pod that was not placed has the node "".
-            frame = pl.read_csv(path, schema_overrides=SCHEMAS[name])
+            frame = pl.read_csv(path, schema_overrides=schema)
             return frame.with_columns(pl.col(pl.String).fill_null(""))
         except (OSError, pl.exceptions.PolarsError) as error:
             raise ResultsError(f"{path}: cannot be read ({error}); {_RUN_AGAIN}") from error
@@ -182,19 +191,12 @@ Run = StoredRun | RunResult
 """A run on disk or in memory; tables, plots and the report take either."""
 
 
-def run_frame(run: Run, table: str) -> pl.DataFrame | None:
-    """Return one table of a run, stored or in memory, or None where the run has no such table."""
-    columns = getattr(run, table)
-    return columns if columns is None or isinstance(columns, pl.DataFrame) else to_frame(table, columns)
-
-
 _RUN_AGAIN = "run it again, or take the folder from a backup"
-_ALWAYS = frozenset({SUMMARY, FILES["placements"], FILES["timeline"], FILES["nodes"]})
 _MANIFEST_KEYS = ("policy", "profile", "protocol", "trace", "seed", "load", "total_gpus", "rows", "versions")
 
 
 def _manifest(
-    result: RunResult, tables: Mapping[str, pl.DataFrame], files: Mapping[str, bytes], extra: Mapping[str, Any]
+    result: RunResult, frames: Mapping[str, pl.DataFrame], files: Mapping[str, bytes], extra: Mapping[str, Any]
 ) -> dict[str, Any]:
     own: dict[str, Any] = {
         "format": FORMAT,
@@ -211,7 +213,7 @@ def _manifest(
         "seed": result.seed,
         "load": result.load,
         "total_gpus": result.total_gpus,
-        "rows": {FILES[name]: frame.height for name, frame in tables.items()},
+        "rows": {file: frame.height for file, frame in frames.items()},
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     }
     taken = sorted(own.keys() & extra.keys())
@@ -242,14 +244,20 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     lacks = [key for key in _MANIFEST_KEYS if key not in manifest]
     files = manifest.get("files")
     if isinstance(files, dict):
-        lacks += sorted(_ALWAYS - files.keys())
-        # A name such as ../x would have the check read files that no run wrote.
-        lacks += sorted(f"a table for {name}" for name in files.keys() - _ALWAYS - set(FILES.values()))
+        always = {SUMMARY, *(table.file for table in tables() if table.is_always_there)}
+        lacks += sorted(always - files.keys())
+        # A name such as ../x would have the check read files that no run wrote. A table of a package that is not
+        # installed here is read as it stands.
+        lacks += sorted(f"a table for {name}" for name in files.keys() - always if not _is_table_file(name))
     else:
         lacks.append("files")
     if lacks:
         raise ResultsError(f"{path}: lacks {', '.join(lacks)}; {_RUN_AGAIN}")
     return manifest
+
+
+def _is_table_file(name: str) -> bool:
+    return PurePath(name).name == name and name.endswith(ENDINGS)
 
 
 def check_target(folder: Path, *, overwrite: bool) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from foresail.results.folder import Run, run_frame
+from foresail.results.folder import Run
 
 FULL_LOAD = 100
 """The load, in % of all GPUs, at which runs are compared besides their last load."""
@@ -36,10 +36,10 @@ class KeyFigure:
 def key_figures(run: Run) -> list[KeyFigure]:
     """Work out a run's key figures; which ones depends on the tables it has, not on how it was made."""
     figures = _counts(run)
-    by_load = run_frame(run, "by_load")
+    by_load = run.frame("by_load")
     if by_load is not None:
         figures += _at_loads(by_load)
-    pods = run_frame(run, "pods")
+    pods = run.frame("pods")
     if pods is not None:
         figures += _waits(pods) + _allocation(run) + _failures(pods)
     return figures
@@ -63,10 +63,10 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
 
 
 def _counts(run: Run) -> list[KeyFigure]:
-    placements = run_frame(run, "placements")
+    placements = run.frame("placements")
     assert placements is not None  # noqa: S101 - every run has placements; this only tells the type checker
     figures = [KeyFigure("pods", placements.height, digits=0)]
-    if run_frame(run, "pods") is None:
+    if run.frame("pods") is None:
         # Without departures a pod is tried once: not placed is failed.
         figures.append(KeyFigure("failed", int((placements["node"] == "").sum()), digits=0))
     return figures
@@ -105,7 +105,7 @@ def _waits(pods: pl.DataFrame) -> list[KeyFigure]:
 
 
 def _allocation(run: Run) -> list[KeyFigure]:
-    timeline = run_frame(run, "timeline")
+    timeline = run.frame("timeline")
     if timeline is None or timeline.height < 2 or not run.total_gpus:
         return []
     # A snapshot holds until the next one, so each counts for as long as it lasted.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from foresail.errors import OptionError, did_you_mean
-from foresail.results.folder import Run, run_frame
+from foresail.results.folder import Run
 from foresail.results.key_figures import FULL_LOAD, key_figures
 
 _AT_LOAD = re.compile(r"(allocation|fragmentation|fragmentation_ratio)_at_([1-9]\d{0,4})_pct")
@@ -89,7 +89,7 @@ def find_metric(name: str, protocol: str, load: float) -> Metric:
 def measure(run: Run, metrics: Iterable[Metric]) -> dict[str, float | None]:
     """The run's values by metric; None where it has nothing to measure."""
     figures = {figure.label: figure.value for figure in key_figures(run)}
-    by_load = run_frame(run, "by_load")
+    by_load = run.frame("by_load")
     values: dict[str, float | None] = {}
     for metric in metrics:
         if metric.load_pct is None:

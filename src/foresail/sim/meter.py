@@ -11,7 +11,7 @@ from numba import njit
 from foresail.core.spec import Workload
 from foresail.core.table import CPU, GPU, MEMORY, NodeTable
 from foresail.policies.gpu_sharing.fragmentation import CLASSES, Q3_SATISFIED, Asks, TypicalPods, add_classes
-from foresail.results.result import FRAGMENT_CLASSES, Column
+from foresail.results.tables import FRAGMENT_CLASSES, Column
 
 _USED = 3
 _TOTALS = 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from foresail.core.table import CPU, GPU, MEMORY, NodeTable
-from foresail.results.result import Column
+from foresail.results.tables import Column
 
 
 def node_columns(table: NodeTable) -> dict[str, Column]:

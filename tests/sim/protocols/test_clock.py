@@ -11,7 +11,7 @@ from foresail.core.queue import Backoff
 from foresail.core.spec import Gang, NodeSpec, PodSpec, Workload
 from foresail.errors import InputError, OptionError
 from foresail.policies.profiles.load import load_profile
-from foresail.results.result import FRAGMENT_CLASSES
+from foresail.results.tables import FRAGMENT_CLASSES
 from foresail.sim.faults import Fault, Faults
 from foresail.sim.protocols.clock import ClockSettings, run_clock
 from foresail.traces.openb.get import OPENB_NODES

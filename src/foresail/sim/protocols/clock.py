@@ -287,11 +287,13 @@ class _Run:
             seed=self._seed,
             load=None,
             total_gpus=int(table.gpu_count.sum()),
-            placements=placement_columns(workload, ledger, table.names),
-            timeline=self._timeline.columns(),
-            nodes=node_columns(table),
+            tables={
+                "placements": placement_columns(workload, ledger, table.names),
+                "timeline": self._timeline.columns(),
+                "nodes": node_columns(table),
+                "pods": pods,
+            },
             summary=summary,
-            pods=pods,
             profile=self._profile.description,
         )
 

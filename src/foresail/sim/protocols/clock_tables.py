@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from foresail.core.spec import Workload
 from foresail.core.table import CPU, GPU, MEMORY, NodeTable
-from foresail.results.result import Column
+from foresail.results.tables import Column
 from foresail.sim.cluster import FAILED, FINISHED, NOT_ARRIVED, RUNNING, WAITING, Ledger
 from foresail.sim.meter import Meter
 

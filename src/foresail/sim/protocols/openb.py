@@ -24,7 +24,8 @@ from foresail.core.scheduler import Scheduler
 from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Workload
 from foresail.core.table import NodeTable
 from foresail.errors import InputError, PolicyError
-from foresail.results.result import FRAGMENT_CLASSES, Column, RunResult
+from foresail.results.result import RunResult
+from foresail.results.tables import FRAGMENT_CLASSES, Column
 from foresail.sim.collector import collector_paused
 from foresail.sim.meter import Meter
 from foresail.sim.node_table import node_columns
@@ -158,17 +159,19 @@ def run_openb(
         seed=seed,
         load=load,
         total_gpus=total_gpus,
-        placements={
-            "order": order,
-            "pod": names,
-            "node": nodes_of,
-            "devices": devices_of,
-            "time_s": timeline["time_s"],
+        tables={
+            "placements": {
+                "order": order,
+                "pod": names,
+                "node": nodes_of,
+                "devices": devices_of,
+                "time_s": timeline["time_s"],
+            },
+            "timeline": timeline,
+            "nodes": node_columns(table),
+            "by_load": by_load,
         },
-        timeline=timeline,
-        nodes=node_columns(table),
         summary=_summary(timeline, by_load, total_gpus, reasons),
-        by_load=by_load,
         profile=profile.description,
     )
 

@@ -19,7 +19,8 @@ from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang, PodSpec, Workload
 from foresail.core.table import NodeTable
 from foresail.errors import PolicyError
-from foresail.results.result import Column, RunResult
+from foresail.results.result import RunResult
+from foresail.results.tables import Columns
 from foresail.sim.meter import Meter
 from foresail.sim.node_table import node_columns
 
@@ -139,7 +140,7 @@ class Measured:
         for answer in answers:
             if answer.why:
                 reasons[answer.why] = reasons.get(answer.why, 0) + 1
-        pods: dict[str, Column] = {
+        pods: Columns = {
             "pod": names,
             "submit_s": zeros,
             "start_s": start_s,
@@ -158,25 +159,27 @@ class Measured:
             seed=seed,
             load=None,
             total_gpus=int(self._table.gpu_count.sum()),
-            placements={
-                "order": np.arange(count, dtype=np.int64),
-                "pod": names,
-                "node": nodes,
-                "devices": [answer.devices for answer in answers],
-                "time_s": zeros,
+            tables={
+                "placements": {
+                    "order": np.arange(count, dtype=np.int64),
+                    "pod": names,
+                    "node": nodes,
+                    "devices": [answer.devices for answer in answers],
+                    "time_s": zeros,
+                },
+                "timeline": {
+                    "time_s": np.zeros(2),
+                    "arrived_gpu_milli": np.array([0, asked], dtype=np.int64),
+                    **self._meter.columns(),
+                    "running": np.array([self._running, self._running + sum(placed)], dtype=np.int64),
+                    "waiting": np.array([count, count - sum(placed)], dtype=np.int64),
+                    "failed": np.zeros(2, dtype=np.int64),
+                    "finished": np.zeros(2, dtype=np.int64),
+                },
+                "nodes": node_columns(self._table),
+                "pods": pods,
             },
-            timeline={
-                "time_s": np.zeros(2),
-                "arrived_gpu_milli": np.array([0, asked], dtype=np.int64),
-                **self._meter.columns(),
-                "running": np.array([self._running, self._running + sum(placed)], dtype=np.int64),
-                "waiting": np.array([count, count - sum(placed)], dtype=np.int64),
-                "failed": np.zeros(2, dtype=np.int64),
-                "finished": np.zeros(2, dtype=np.int64),
-            },
-            nodes=node_columns(self._table),
             summary={"pods": count, "fit": sum(placed), "reasons": dict(sorted(reasons.items()))},
-            pods=pods,
             profile=profile.description,
         )
 
