@@ -1,1 +1,1 @@
-"""The one decision path: model, contract, queue and `decide`. Depends on numpy alone."""
+"""The one decision path, queue, control and journal of every world. Knows numpy and the standard library alone."""

@@ -1,4 +1,4 @@
-"""A real Kubernetes on one Linux machine, for demonstrations and tests: no Docker, no virtual machine."""
+"""A real Kubernetes on one Linux machine: no Docker, no virtual machine. Knows kube; nothing of scheduling."""
 
 from foresail.lab.lab import Lab, LabStatus
 from foresail.lab.settings import LabSettings

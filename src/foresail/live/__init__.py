@@ -1,1 +1,1 @@
-"""Decisions on a real Kubernetes: watch, cache, bind; as a second scheduler or behind kube-scheduler."""
+"""Decisions on a real Kubernetes: watch, cache, decide, bind. Knows core, kube and plug-ins; nothing of simulation."""

@@ -1,1 +1,1 @@
-"""Recorded decisions of kube-scheduler, computed again and compared."""
+"""kube-scheduler's recorded decisions, computed again and compared. Knows the lab and all below, no report."""

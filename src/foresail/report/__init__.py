@@ -1,1 +1,1 @@
-"""Results folders, tables, plots and the HTML report."""
+"""Tables, plots and the HTML report, drawn from results folders. Knows results; no world."""

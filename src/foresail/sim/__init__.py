@@ -1,1 +1,1 @@
-"""Simulation: feeds the core from traces and carries its decisions out in virtual time."""
+"""Simulation: feeds the core from traces and acts on its decisions in virtual time. Knows results and traces."""

@@ -1,4 +1,4 @@
-"""kube-scheduler's default filters and scores, one file a plug-in, and the profile they make together."""
+"""kube-scheduler's default filters and scores, a file each, and their profile. Knows core and plain policies."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Policies and filters that look at amounts alone."""
+"""Policies and filters that look at amounts alone. Knows core."""

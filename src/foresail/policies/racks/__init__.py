@@ -1,1 +1,1 @@
-"""Policies that look at racks and servers."""
+"""Policies that look at racks and servers. Knows core."""

@@ -1,1 +1,1 @@
-"""One file a protocol: what happens in a simulated run, and what is measured of it."""
+"""One file a protocol: what happens in a simulated run, and what is measured. Knows the simulated cluster."""

@@ -1,1 +1,1 @@
-"""What is wrong with a trace, and what to do about it."""
+"""What is wrong with a trace, and what to do about it. Knows core."""

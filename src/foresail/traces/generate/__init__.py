@@ -1,1 +1,1 @@
-"""Traces that are made up, by seed."""
+"""Traces that are made up, by seed. Knows core."""

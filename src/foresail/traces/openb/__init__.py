@@ -1,1 +1,1 @@
-"""The public openb traces: getting, reading, writing and drawing them."""
+"""The public openb traces: getting, reading, writing and drawing them. Knows core and the checks."""
