@@ -2,51 +2,152 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from foresail.core.memory import CODES_PER_FILTER, Answer, Column, Memory, sum_scores
+from foresail.core.asking import Verdicts, count_reasons
+from foresail.core.memory import Answer, Memory, sum_scores
 from foresail.core.model import Nodes, NoFit, Placement, Pod, Rows
-from foresail.core.profile import Profile, UsedFilter
+from foresail.core.profile import Profile
 from foresail.core.table import NodeTable
 from foresail.errors import PolicyError
 
-Verdicts = npt.NDArray[np.uint16]
 ONLY_NODE_SCORE = 0.0
 """Total of a node that has no rival, where totals depend on the rivals: nobody asks the scores then."""
 
 
 def decide(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
     """The best node for the pod and the devices on it, or why there is none. Changes nothing."""
-    memory = memory_of(table, profile)
-    if not table.count:
-        return NoFit(pod.name, 0, {})
-    column = memory.column(pod)
-    around = memory.asked_around(pod)
-    answers = memory.answers(pod, column)
-    if not around and memory.holds_totals(column, answers):
+    return Decision(pod, table, profile).best()
+
+
+class Ranking(NamedTuple):
+    """Totals of some feasible nodes, and the best of them."""
+
+    totals: npt.NDArray[np.float64]
+    best: int
+    """A row of the table."""
+
+
+class Decision:
+    """One pod before the nodes of a table: who is feasible, how good they are, and which of them is taken.
+
+    For whoever asks more than `decide` answers, such as about some of the nodes. It holds for the table as it is when
+    the decision is made, and no longer than until that changes.
+    """
+
+    __slots__ = ("_answers", "_around", "_column", "_memory", "_pod", "_profile", "_table", "_verdict")
+
+    def __init__(self, pod: Pod, table: NodeTable, profile: Profile) -> None:
+        self._pod, self._table, self._profile = pod, table, profile
+        self._memory = memory = memory_of(table, profile)
+        self._column = memory.column(pod)
+        self._around = memory.asked_around(pod)
+        self._answers: list[Answer] | None = None
+        self._verdict: Verdicts | None = None
+
+    @property
+    def verdict(self) -> Verdicts:
+        """What the filters say of every node; shape (all nodes,)."""
+        if self._verdict is None:
+            self._verdict = self._around.complete(self._column.verdict, self._pod, self._table)
+        return self._verdict
+
+    def best(self) -> Placement | NoFit:
+        """The best of all nodes, or why there is none."""
+        table, profile, memory, column = self._table, self._profile, self._memory, self._column
+        if self._around or not table.count or not memory.holds_totals(column, self._said()):
+            return self.best_of(table.every_row)
         place = column.best()
         best = float(column.total[place])
         if best == -np.inf:
             # Nothing has been touched since the last pod of this shape was refused: the reasons are still the same.
             if column.reasons is None:
-                column.reasons = count_reasons(pod, profile, column.verdict)
-            return NoFit(pod.name, table.count, column.reasons)
+                column.reasons = count_reasons(self._pod, profile, column.verdict)
+            return NoFit(self._pod.name, table.count, column.reasons)
+        if best != best:  # noqa: PLR0124 - only NaN differs from itself, and argmax finds it first
+            raise self._nan_error(int(table.by_rank[place]))
         if profile.tie is not None:
-            tied = table.by_rank[np.flatnonzero(column.total == best)]
-            place = int(table.place[break_tie(pod, table, profile, tied)])
-        row = int(table.by_rank[place])
+            place = int(table.place[self._break_tie(table.by_rank[np.flatnonzero(column.total == best)])])
         if not memory.keeps_totals and table.count - np.count_nonzero(column.verdict) == 1:
             best = ONLY_NODE_SCORE
-    else:
-        verdict = full_verdict(pod, table, column, around)
-        rows = np.flatnonzero(verdict == 0)
-        if not len(rows):
-            return NoFit(pod.name, table.count, count_reasons(pod, profile, verdict))
-        row, best = _choose(pod, table, profile, answers, rows)
-    if best != best:  # noqa: PLR0124 - only NaN differs from itself, and argmax finds it first
-        raise nan_error(pod, table, profile, row)
-    return Placement(row, table.names[row], profile.devices_on(row, pod, table.all), best)
+        return self._placement(int(table.by_rank[place]), best)
+
+    def best_of(self, rows: Rows) -> Placement | NoFit:
+        """The best of these nodes, scores being normalised over the feasible ones of them, or why there is none."""
+        verdict = self.verdict[rows]
+        feasible: Rows = rows[verdict == 0]
+        if not len(feasible):
+            return NoFit(self._pod.name, len(rows), count_reasons(self._pod, self._profile, verdict))
+        if len(feasible) == 1 and not self._memory.keeps_totals:
+            return self._placement(int(feasible[0]), ONLY_NODE_SCORE)
+        totals, best = self.rank(feasible)
+        return self._placement(best, float(totals.max()))
+
+    def rank(self, rows: Rows) -> Ranking:
+        """Totals of these nodes, which must be feasible, at least one; scores are normalised over them alone."""
+        remembered = self._memory.keeps_totals
+        totals = self._column.total[self._table.place[rows]] if remembered else self._sum_over(rows)
+        unordered = np.isnan(totals)
+        if unordered.any():
+            raise self._nan_error(self._first(rows[unordered]))
+        return Ranking(totals, self._break_tie(rows[totals == totals.max()]))
+
+    def best_first(self) -> Iterator[int]:
+        """Feasible rows from the best to the worst: what is taken, and what would be if those were not there.
+
+        Only for profiles that remember totals and have no tie rule.
+        """
+        table = self._table
+        totals = self._column.total.copy()
+        while len(totals) and (best := float(totals[place := int(totals.argmax())])) != -np.inf:
+            row = int(table.by_rank[place])
+            if best != best:  # noqa: PLR0124 - only NaN differs from itself, and argmax finds it first
+                raise self._nan_error(row)
+            yield row
+            totals[place] = -np.inf
+
+    # --- parts -----------------------------------------------------------------------------------------------------
+
+    def _said(self) -> list[Answer]:
+        if self._answers is None:
+            self._answers = self._memory.answers(self._pod, self._column)
+        return self._answers
+
+    def _sum_over(self, rows: Rows) -> npt.NDArray[np.float64]:
+        """Totals of the feasible rows, scores being normalised over them; shape (rows,)."""
+        pod, nodes = self._pod, Nodes(self._table, rows)
+        weighted: list[tuple[float, npt.NDArray[np.float64] | float]] = []
+        for used, answer in zip(self._profile.scores, self._said(), strict=True):
+            if answer is None or isinstance(answer, np.ndarray):
+                raw = used.score(pod, nodes) if answer is None else answer[rows]
+                weighted.append((used.weight, used.normalize(pod, nodes, raw)))
+            else:
+                weighted.append((used.weight, answer))
+        return sum_scores(weighted, len(rows))
+
+    def _break_tie(self, tied: Rows) -> int:
+        """One of the rows that share the best total: by the profile's tie rule, then by the lowest rank."""
+        tie = self._profile.tie
+        if tie is not None and len(tied) > 1:
+            scores = tie.score(self._pod, Nodes(self._table, tied))
+            tied = tied[scores == scores.max()]
+        return self._first(tied)
+
+    def _first(self, rows: Rows) -> int:
+        return int(rows[self._table.rank[rows].argmin()])
+
+    def _placement(self, row: int, total: float) -> Placement:
+        table = self._table
+        return Placement(row, table.names[row], self._profile.devices_on(row, self._pod, table.all), total)
+
+    def _nan_error(self, row: int) -> PolicyError:
+        """What is told of scores that have no order."""
+        names = " + ".join(f'"{used.name}"' for used in self._profile.scores)
+        return PolicyError(f"{names} scored node {self._table.names[row]} NaN for {self._pod.name}")
 
 
 def memory_of(table: NodeTable, profile: Profile) -> Memory:
@@ -55,71 +156,3 @@ def memory_of(table: NodeTable, profile: Profile) -> Memory:
     if memory is None:
         memory = table.memories[profile] = Memory(table, profile)
     return memory
-
-
-def _choose(pod: Pod, table: NodeTable, profile: Profile, answers: list[Answer], rows: Rows) -> tuple[int, float]:
-    """The best of the feasible rows where totals depend on all of them."""
-    if len(rows) == 1:
-        return int(rows[0]), ONLY_NODE_SCORE
-    total = sum_over(pod, table, profile, answers, rows)
-    best = float(total.max())
-    tied = rows[total == best] if best == best else rows[np.isnan(total)]  # noqa: PLR0124 - NaN is reported by decide
-    return break_tie(pod, table, profile, tied), best
-
-
-def sum_over(
-    pod: Pod, table: NodeTable, profile: Profile, answers: list[Answer], rows: Rows
-) -> npt.NDArray[np.float64]:
-    """Totals of the feasible rows, scores being normalised over them; shape (rows,)."""
-    nodes = Nodes(table, rows)
-    weighted: list[tuple[float, npt.NDArray[np.float64] | float]] = []
-    for used, answer in zip(profile.scores, answers, strict=True):
-        if answer is None or isinstance(answer, np.ndarray):
-            raw = used.score(pod, nodes) if answer is None else answer[rows]
-            weighted.append((used.weight, used.normalize(pod, nodes, raw)))
-        else:
-            weighted.append((used.weight, answer))
-    return sum_scores(weighted, len(rows))
-
-
-def break_tie(pod: Pod, table: NodeTable, profile: Profile, tied: Rows) -> int:
-    """One of the rows that share the best total: by the profile's tie rule, then by the lowest rank."""
-    if profile.tie is not None and len(tied) > 1:
-        scores = profile.tie.score(pod, Nodes(table, tied))
-        tied = tied[scores == scores.max()]
-    return int(tied[table.rank[tied].argmin()])
-
-
-def full_verdict(pod: Pod, table: NodeTable, column: Column, around: list[tuple[int, UsedFilter]]) -> Verdicts:
-    """Verdicts of all filters: the remembered ones, and those that must see the whole cluster each time.
-
-    A node counts under the first filter that refuses it, in the order of the profile, whichever kind that filter is.
-    """
-    verdict = column.verdict
-    for at, used in around:
-        open_rows = table.every_row
-        if verdict.any():
-            open_rows = np.flatnonzero((verdict == 0) | (verdict > at * CODES_PER_FILTER))
-        codes = used.refuses(pod, Nodes(table, open_rows))
-        refused = np.flatnonzero(codes)
-        if len(refused):
-            verdict = verdict.copy() if verdict is column.verdict else verdict
-            verdict[open_rows[refused]] = codes[refused].astype(np.uint16) + at * CODES_PER_FILTER
-    return verdict
-
-
-def count_reasons(pod: Pod, profile: Profile, verdict: Verdicts) -> dict[str, int]:
-    """Count the nodes by reason, the most frequent first, equal counts in the order of the filters."""
-    counts: dict[str, int] = {}
-    per_code = np.bincount(verdict)
-    for code in per_code.nonzero()[0].tolist():
-        if code:
-            for reason in profile.filters[code // CODES_PER_FILTER].why(pod, code % CODES_PER_FILTER):
-                counts[reason] = counts.get(reason, 0) + int(per_code[code])
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
-
-def nan_error(pod: Pod, table: NodeTable, profile: Profile, row: int) -> PolicyError:
-    """What is told of scores that have no order."""
-    names = " + ".join(f'"{used.name}"' for used in profile.scores)
-    return PolicyError(f"{names} scored node {table.names[row]} NaN for {pod.name}")

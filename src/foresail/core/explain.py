@@ -6,21 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foresail.core.asking import Filters, FilterStep
 from foresail.core.decide import decide
 from foresail.core.memory import sum_scores
 from foresail.core.model import Nodes, NoFit, Placement, Pod
 from foresail.core.profile import Profile
 from foresail.core.spec import PodSpec
 from foresail.core.table import NodeTable
-
-
-@dataclass(frozen=True, slots=True)
-class FilterStep:
-    """One filter: how many nodes it was asked about, and how many it refused, by reason."""
-
-    name: str
-    asked: int
-    refused: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +53,7 @@ class Explanation:
 
 def explain(pod: Pod, table: NodeTable, profile: Profile, *, top: int = 5) -> Explanation:
     """Decide, and show the work: filters in their order, then the best `top` nodes."""
-    rows = table.every_row
-    filters = []
-    for used in profile.filters:
-        if used.skips(pod, table.all):
-            filters.append(FilterStep(used.name, len(rows), {}))
-            continue
-        codes = used.refuses(pod, Nodes(table, rows))
-        refused: dict[str, int] = {}
-        for code, count in zip(*np.unique(codes[codes != 0], return_counts=True), strict=True):
-            for reason in used.why(pod, int(code)):
-                refused[reason] = refused.get(reason, 0) + int(count)
-        filters.append(FilterStep(used.name, len(rows), refused))
-        rows = rows[codes == 0]
+    filters, rows = Filters.of(profile).step_by_step(pod, table)
     nodes = Nodes(table, rows)
     lines = []
     for used_score in profile.scores if len(rows) else ():

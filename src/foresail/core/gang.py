@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from foresail.core.asking import looks_at_other_nodes
 from foresail.core.decide import decide as decide_alone
 from foresail.core.model import NoFit, Placement, Pod, Shape
 from foresail.core.profile import Profile
@@ -33,7 +34,7 @@ def place_gang(
     left_out = 0
     # Room only shrinks while the gang is placed: once one of a shape fits nowhere, the rest of them do not either. A
     # filter that looks at other nodes may see it otherwise: a pod can be what another of the gang waits for.
-    only_shrinks = all(used.row_wise is not False for used in profile.filters)
+    only_shrinks = not looks_at_other_nodes(profile)
     for pod in members:
         try:
             outcome = None if pod.shape in refused else decide(pod, table, profile)

@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from foresail.core.asking import Filters, Verdicts
 from foresail.core.model import Nodes, Pod, Rows
 from foresail.core.profile import Profile, UsedFilter, UsedScore
 from foresail.core.table import NodeTable
-
-CODES_PER_FILTER = 256
-"""A verdict is `filter number × 256 + the filter's code`, counting filters from 0; 0 is a pass."""
 
 _MOST_BYTES = 2 << 30
 _BLOCK = 256
 _BLOCKS_PAY_FROM = 8192
 """Nodes from which finding the best block first beats a look at all totals."""
-_NO_VERDICT = np.zeros(1, dtype=np.uint16)
+_NO_FILTERS = Filters([])
 
 
 Answer = npt.NDArray[np.float64] | float | None
@@ -51,9 +49,9 @@ class Column:
         "verdict",
     )
 
-    def __init__(self, count: int, answers: list[Answer], filters: list[tuple[int, UsedFilter]]) -> None:
+    def __init__(self, count: int, answers: list[Answer], filters: Filters) -> None:
         self.cursor = -1
-        self.verdict: npt.NDArray[np.uint16] = np.zeros(count, dtype=np.uint16)
+        self.verdict: Verdicts = np.zeros(count, dtype=np.uint16)
         padded = -(-count // _BLOCK) * _BLOCK
         self.total = np.full(padded, -np.inf)
         self._blocks = self.total.reshape(-1, _BLOCK)
@@ -106,9 +104,8 @@ class Memory:
         self.scores = profile.scores
         self._as_of = (self._table.structure, profile.lessons)
         self.keeps_totals = profile.remembers_totals
-        self._verdict_of = [_verdicts_of_filter(at) for at in range(len(profile.filters))]
-        self._filters = [(at, used) for at, used in enumerate(profile.filters) if used.row_wise is not False]
-        self._around = [(at, used) for at, used in enumerate(profile.filters) if used.row_wise is False]
+        filters = Filters.of(profile)
+        self._filters, self._around = filters.row_wise(), filters.looking_around()
         self._audited = [used for used in profile.plugins if used.row_wise is None]
         raw_columns = 0 if self.keeps_totals else sum(used.row_wise is not False for used in self.scores)
         bytes_each = max(1, self._table.count * (10 + 8 * raw_columns))
@@ -144,23 +141,19 @@ class Memory:
 
     def _computed_column(self, pod: Pod) -> Column:
         table = self._table
-        filters = [(at, used) for at, used in self._filters if not used.skips(pod, table.all)]
-        column = Column(table.count, [] if self.keeps_totals else self._first_answers(pod), filters)
+        if table.count:
+            answers = [] if self.keeps_totals else self._first_answers(pod)
+            column = Column(table.count, answers, self._filters.for_pod(pod, table))
+            self._refresh(column, pod, table.every_row)
+        else:
+            column = Column(0, [], _NO_FILTERS)  # no plug-in need know what to say of no nodes
         column.cursor = table.touches
-        self._refresh(column, pod, table.every_row)
         return column
 
     def _refresh(self, column: Column, pod: Pod, rows: Rows) -> None:
         table = self._table
-        passing, passes, verdict = rows, None, _NO_VERDICT
-        for at, used in column.filters:
-            verdicts = self._verdict_of[at][used.refuses(pod, Nodes(table, passing))]
-            if passes is None:
-                verdict = verdicts  # the first filter is asked about every row
-            else:
-                verdict[passes] = verdicts
-            passes = verdict == 0
-            passing = rows[passes]
+        verdict, passes = column.filters.judge(pod, table, rows)
+        passing = rows if passes is None else rows[passes]
         column.verdict[rows] = verdict
         column.reasons = None
         nodes = Nodes(table, passing)
@@ -188,9 +181,9 @@ class Memory:
             answers.append(np.zeros(self._table.count) if same is None and used.row_wise is not False else same)
         return answers
 
-    def asked_around(self, pod: Pod) -> list[tuple[int, UsedFilter]]:
+    def asked_around(self, pod: Pod) -> Filters:
         """The filters that must see the whole cluster each time, without those that have nothing against this pod."""
-        return [(at, used) for at, used in self._around if not used.skips(pod, self._table.all)]
+        return self._around.for_pod(pod, self._table) if self._around and self._table.count else _NO_FILTERS
 
     def answers(self, pod: Pod, column: Column) -> list[Answer]:
         """What the scores say of this pod now, as far as it is remembered or the same for all nodes."""
@@ -240,6 +233,8 @@ class Memory:
 
         Where the answers differ, or differ from what is remembered, remembering was wrong and ends.
         """
+        if not self._table.count:
+            return
         feasible = np.flatnonzero(self._computed_column(pod).verdict == 0)
         stale = not self._is_up_to_date(pod)
         for used in self._audited:
@@ -284,13 +279,6 @@ class Memory:
             )
             if isinstance(old, np.ndarray) and isinstance(new, np.ndarray)
         )
-
-
-def _verdicts_of_filter(at: int) -> npt.NDArray[np.uint16]:
-    """The verdict for each code of the filter at this place of the profile; code 0 is a pass for all of them."""
-    verdicts = np.arange(CODES_PER_FILTER, dtype=np.uint16) + np.uint16(at * CODES_PER_FILTER)
-    verdicts[0] = 0
-    return verdicts
 
 
 def sum_scores(weighted: list[tuple[float, npt.NDArray[np.float64] | float]], count: int) -> npt.NDArray[np.float64]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from foresail.core.asking import Filters
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
 from foresail.core.model import Mask, Nodes, NoFit, Placement, Pod
-from foresail.core.profile import Profile, UsedFilter
+from foresail.core.profile import Profile
 from foresail.core.table import NodeTable, Placed
-
-Passes = Callable[[int], bool]
-"""Whether a pod passes the filters on a row, as the table is now."""
 
 
 class Nomination(NamedTuple):
@@ -93,13 +91,14 @@ class Nominations:
 
     def _decide(self, decide: Decide, pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
         held = self.holders(pod, table)
-        passes = passing(pod, table, asked(pod, table, profile), held)
+        filters = Filters.of(profile).for_pod(pod, table)
         own = self._of.get(pod.uid)
-        if own is not None and own.node in table.row_of and passes(table.row_of[own.node]):
+        row = None if own is None else table.row_of.get(own.node)
+        if row is not None and filters.passes(pod, table, row, held.get(row, ())):
             allowed = np.zeros(table.count, dtype=np.bool_)
-            allowed[table.row_of[own.node]] = True
+            allowed[row] = True
             return _decide_among(allowed, decide, pod, table, profile)
-        closed = [row for row in held if not passes(row)]
+        closed = [row for row, holders in held.items() if not filters.passes(pod, table, row, holders)]
         if not closed:
             return decide(pod, table, profile)
         if profile.remembers_totals:
@@ -139,28 +138,3 @@ def _decide_among(allowed: Mask, decide: Decide, pod: Pod, table: NodeTable, pro
         return decide(pod, table, narrowed)
     finally:
         table.memories.pop(narrowed, None)
-
-
-def asked(pod: Pod, table: NodeTable, profile: Profile) -> list[UsedFilter]:
-    """The filters that do not skip the pod."""
-    return [used for used in profile.filters if not used.skips(pod, table.all)]
-
-
-def passing(pod: Pod, table: NodeTable, filters: Sequence[UsedFilter], holders: dict[int, list[Placed]]) -> Passes:
-    """Asks these filters about single rows; a row that is held must pass both with and without who holds it."""
-
-    def passes_now(row: int) -> bool:
-        nodes = Nodes(table, table.every_row[row : row + 1])
-        return not any(used.refuses(pod, nodes)[0] for used in filters)
-
-    def passes(row: int) -> bool:
-        for held in holders.get(row, ()):
-            table.try_with(held)
-        try:
-            fits = passes_now(row)
-        finally:
-            for held in holders.get(row, ()):
-                table.try_without(held)
-        return fits and (row not in holders or passes_now(row))
-
-    return passes

@@ -11,19 +11,17 @@ whether that is when the pod came or when it started.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
-from foresail.core.memory import CODES_PER_FILTER
-from foresail.core.model import Ints, Mask, Nodes, Pod, Rows
-from foresail.core.nominated import Nominations, Passes, asked, passing
+from foresail.core.asking import Filters, Without, curable_by_removal
+from foresail.core.decide import Decision
+from foresail.core.model import Ints, Mask, Pod, Rows
+from foresail.core.nominated import Nominations
 from foresail.core.objects import DisruptionBudget
 from foresail.core.profile import Profile
-from foresail.core.ranking import verdicts
 from foresail.core.table import NodeTable, Placed
 
 _LEAST_PRIORITY = -(2**31)
@@ -131,8 +129,7 @@ def find_victims(
     """
     if not preempts or not table.count:
         return None
-    verdict = verdicts(pod, table, profile)
-    curable = curable_by_removal(verdict, profile)
+    curable = curable_by_removal(Decision(pod, table, profile).verdict, profile)
     nominations = Nominations() if nominations is None else nominations
     own = nominations.get(pod.uid)
     if own is not None and awaits(pod, table, nominations) and curable[table.row_of[own.node]]:
@@ -160,9 +157,9 @@ def could_preempt(pod: Pod, row: int, table: NodeTable, profile: Profile) -> boo
     lower = table.standing.below(row, pod.priority)
     if not lower:
         return False
-    passes = passing(pod, table, asked(pod, table, profile), {})
-    with _Lifted(table, lower):
-        return passes(row)
+    filters = Filters.of(profile).for_pod(pod, table)
+    with Without(table, lower):
+        return filters.passes(pod, table, row)
 
 
 def awaits(pod: Pod, table: NodeTable, nominations: Nominations) -> bool:
@@ -180,46 +177,6 @@ def is_leaving(pod: Pod) -> bool:
     return pod.spec.kubernetes is not None and pod.spec.kubernetes.terminating
 
 
-def curable_by_removal(verdict: npt.NDArray[np.uint16], profile: Profile) -> Mask:
-    """Where taking pods away might change what refuses the pod; shape (all nodes,)."""
-    curable = np.ones(len(verdict), dtype=np.bool_)
-    for code in np.unique(verdict).tolist():
-        if code:
-            plugin = profile.filters[code // CODES_PER_FILTER].plugin
-            if not _cures(plugin) or code % CODES_PER_FILTER in getattr(plugin, "incurable", ()):
-                curable[verdict == code] = False
-    return curable
-
-
-def _cures(plugin: object) -> bool:
-    return bool(getattr(plugin, "curable", True))
-
-
-class _Lifted:
-    """Pods that are away from their nodes for a moment; all of them are back afterwards, whatever happens."""
-
-    def __init__(self, table: NodeTable, pods: Iterable[Placed]) -> None:
-        self._table = table
-        self._away: dict[Hashable, Placed] = {}
-        for held in pods:
-            self.lift(held)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        for held in list(self._away.values()):
-            self.put_back(held)
-
-    def lift(self, held: Placed) -> None:
-        self._table.try_without(held)
-        self._away[held.pod.uid] = held
-
-    def put_back(self, held: Placed) -> None:
-        del self._away[held.pod.uid]
-        self._table.try_with(held)
-
-
 class _Search:
     """Looks for victims of one pod, node by node."""
 
@@ -227,17 +184,13 @@ class _Search:
         self, pod: Pod, table: NodeTable, profile: Profile, nominations: Nominations, spared: Container[Hashable]
     ) -> None:
         self._pod, self._table, self._profile, self._spared = pod, table, profile, spared
-        filters = asked(pod, table, profile)
         # What no removal changes is asked once about all nodes; the rest each time a pod goes or comes back.
-        self._fixed = [used for used in filters if not _cures(used.plugin)]
-        changing = [used for used in filters if _cures(used.plugin)]
-        self._counts_room = any(getattr(used.plugin, "counts_room", False) for used in changing)
+        self._changing, self._fixed = Filters.of(profile).for_pod(pod, table).by_cure()
+        self._counts_room = self._changing.counts_room
         company = pod.spec.kubernetes is not None and bool(pod.spec.kubernetes.affinity)
-        self._several_at_once = (
-            self._counts_room and not company and all(getattr(used.plugin, "only_worsens", False) for used in changing)
-        )
+        self._several_at_once = self._counts_room and not company and self._changing.only_worsens
         self._wanted = np.flatnonzero(pod.request > 0)
-        self._passes: Passes = passing(pod, table, changing, nominations.holders(pod, table))
+        self._holders = nominations.holders(pod, table)
         self._budgets = [
             budget
             for budget in table.objects.budgets.values()
@@ -254,10 +207,11 @@ class _Search:
             hopeful &= (left >= pod.request[self._wanted]).all(axis=1)
             hopeful &= (table.max_pods <= 0) | (table.pod_count - pods < table.max_pods)
         rows: Rows = table.by_rank[hopeful[table.by_rank]]
-        for used in self._fixed:
-            rows = rows[used.refuses(pod, Nodes(table, rows)) == 0]
-        found: list[int] = rows.tolist()
+        found: list[int] = self._fixed.left_of(rows, pod, table).tolist()
         return found
+
+    def _passes(self, row: int) -> bool:
+        return self._changing.passes(self._pod, self._table, row, self._holders.get(row, ()))
 
     def examine(self, row: int) -> Preemption | None:
         """The victims on one node; None if there are none that help."""
@@ -266,17 +220,17 @@ class _Search:
         ]
         if not lower:
             return None
-        with _Lifted(self._table, lower) as lifted:
+        with Without(self._table, lower) as away:
             if not self._passes(row):
                 return None
             violating = self._violating(lower)
-            victims = self._not_put_back(row, sorted(lower, key=lambda held: held.pod.uid not in violating), lifted)
+            victims = self._not_put_back(row, sorted(lower, key=lambda held: held.pod.uid not in violating), away)
         if not victims:
             return None  # the pod fits there as it is
         in_order = tuple(held for held in lower if held.pod.uid in victims)
         return Preemption(row, self._table.names[row], in_order, len(victims & violating))
 
-    def _not_put_back(self, row: int, order: list[Placed], lifted: _Lifted) -> set[Hashable]:
+    def _not_put_back(self, row: int, order: list[Placed], away: Without) -> set[Hashable]:
         """Put pods back in this order; returns those with whom the pod would not fit.
 
         Where it makes no difference several are put back at once, as many as leave enough room, and half as many after
@@ -288,12 +242,12 @@ class _Search:
         while at < len(order):
             block = order[at : at + min(most, self._with_room(row, asks[at:]))]
             for held in block:
-                lifted.put_back(held)
+                away.put_back(held)
             if block and self._passes(row):
                 at += len(block)
                 continue
             for held in block:
-                lifted.lift(held)
+                away.take_away(held)
             if len(block) > 1:
                 most = len(block) // 2
                 continue
@@ -315,7 +269,7 @@ class _Search:
         pod, table = self._pod, self._table
         if not pod.gpu_count:
             return found
-        with _Lifted(table, found.victims):
+        with Without(table, found.victims):
             devices = self._profile.devices_on(found.row, pod, table.all)
         return Preemption(found.row, found.node, found.victims, found.violations, devices)
 

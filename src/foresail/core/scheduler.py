@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Protocol
 
+from foresail.core.asking import Filters, looks_at_other_nodes
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, place_gang
 from foresail.core.lane import Lane
-from foresail.core.model import Nodes, NoFit, Placement, Pod, Shape
+from foresail.core.model import NoFit, Placement, Pod, Shape
 from foresail.core.preemption import Preempting, Preemption
-from foresail.core.profile import Profile, UsedFilter
+from foresail.core.profile import Profile
 from foresail.core.queue import Queue
 from foresail.core.spec import Gang
 from foresail.core.table import NodeTable, Placed
@@ -58,7 +59,7 @@ class Scheduler:
         self._profile = profile
         self._decide = decide if preemption is None else preemption.nominations.deciding(decide)
         self._preemption = preemption
-        self._asked_of: dict[Shape, list[UsedFilter]] = {}
+        self._filters_for: dict[Shape, Filters] = {}
         self._structure = -1
         self.queue = queue
 
@@ -70,7 +71,7 @@ class Scheduler:
     def profile(self, profile: Profile) -> None:
         """Decide by another profile from now on; whoever fitted nowhere is tried again."""
         self._cluster.table.memories.pop(self._profile, None)
-        self._asked_of.clear()
+        self._filters_for.clear()
         self._profile = profile
         self.queue.wake_all()
 
@@ -156,7 +157,7 @@ class Scheduler:
         """A node has more to offer than before: wake those that now pass its filters."""
         if not self.queue.has_sleepers:
             return
-        if self._looks_at_other_nodes():
+        if looks_at_other_nodes(self._profile):
             self.queue.wake_all()
         else:
             self.queue.wake(row, self._could_help)
@@ -174,35 +175,28 @@ class Scheduler:
 
     def pod_came(self) -> None:
         """A pod has got a node. Usually that helps nobody, but one may have waited for the company of another."""
-        if self.queue.has_sleepers and self._looks_at_other_nodes():
+        if self.queue.has_sleepers and looks_at_other_nodes(self._profile):
             self.queue.wake_all()
-
-    def _looks_at_other_nodes(self) -> bool:
-        """Whether a filter may open a node because of what happened on another."""
-        return any(used.row_wise is False for used in self._profile.filters)
 
     def _could_help(self, pod: Pod, row: int) -> bool:
         table = self._cluster.table
-        nodes = Nodes(table, table.every_row[row : row + 1])
         try:
-            if not any(used.refuses(pod, nodes)[0] for used in self._asked(pod)):
+            if self._filters(pod).passes(pod, table, row):
                 return True
             return self._preemption is not None and self._preemption.could_help(pod, row, table, self._profile)
         except PolicyError:
             return True  # its turn will tell what is wrong with the policy
 
-    def _asked(self, pod: Pod) -> list[UsedFilter]:
-        """The filters that do not skip the pod."""
+    def _filters(self, pod: Pod) -> Filters:
+        """Those that may have something against pods of this shape."""
         table = self._cluster.table
         if self._structure != table.structure:
             self._structure = table.structure
-            self._asked_of.clear()
-        asked = self._asked_of.get(pod.shape)
-        if asked is None:
-            # What looks at other pods may have nothing to say now and much to say after the next one is placed.
-            asked = [used for used in self._profile.filters if used.row_wise is False or not used.skips(pod, table.all)]
-            self._asked_of[pod.shape] = asked
-        return asked
+            self._filters_for.clear()
+        filters = self._filters_for.get(pod.shape)
+        if filters is None:
+            filters = self._filters_for[pod.shape] = Filters.of(self._profile).for_shape(pod, table)
+        return filters
 
     def _step_one(self, lane: Lane, pod: Pod) -> None:
         outcome = self.place(pod)

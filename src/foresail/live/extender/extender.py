@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from foresail.core.decide import Verdicts
-from foresail.core.model import Placement, Pod, Rows
+from foresail.core.asking import Verdicts, Without, reasons_of, refusal
+from foresail.core.decide import Decision
+from foresail.core.model import NoFit, Placement, Pod, Rows
 from foresail.core.profile import Profile
-from foresail.core.ranking import best_first, rank, reasons_of, refusal, verdicts
 from foresail.core.spec import PodSpec
-from foresail.core.table import NodeTable, Placed
+from foresail.core.table import NodeTable
 from foresail.errors import InputError
 from foresail.kube.objects.pod import pod_spec_of
 from foresail.kube.objects.quantity import RequestError
@@ -113,7 +113,7 @@ class Extender:
         self._now_s = now_s
         self._recent: OrderedDict[str, tuple[str, PodSpec]] = OrderedDict()
         self._assumed: OrderedDict[Hashable, float] = OrderedDict()
-        self._last: tuple[object, Verdicts] = (None, np.empty(0, dtype=np.uint16))
+        self._last: tuple[object, Decision | None] = (None, None)
         self._rows_of: OrderedDict[bytes, tuple[int, Rows]] = OrderedDict()
         self._writer = protocol.ScoreWriter()
         self._samples = SampleWatch()
@@ -135,10 +135,10 @@ class Extender:
     def choose(self, asked: Asked) -> bytes:
         """The answer to a filter request by the one node that is best, which kube-scheduler then takes unscored."""
         pod, rows, verdict = self._judge(asked)
-        feasible: Rows = rows[verdict == 0]
-        if not len(feasible):
+        outcome = self._decision(pod).best_of(rows[rows >= 0])
+        if isinstance(outcome, NoFit):
             return protocol.filter_answer(asked, [], self._refusals(pod, asked, rows, verdict))
-        return self._chosen(pod, asked, rank(pod, self._cluster.table, self._profile, feasible).best)
+        return self._chosen(pod, asked, outcome.row)
 
     def choose_at_once(self, asked: Asked) -> bytes | None:
         """The same without a look at every name; None if that will not do.
@@ -154,7 +154,7 @@ class Extender:
         ):
             return None
         pod, table = self._asked_again(asked), self._cluster.table
-        for row in islice(best_first(pod, table, self._profile), _MOST_TRIES):
+        for row in islice(self._decision(pod).best_first(), _MOST_TRIES):
             if asked.has_name(table.names[row]):
                 self._look_for_samples(pod, asked.count_names())
                 return self._chosen(pod, asked, row)
@@ -165,11 +165,12 @@ class Extender:
         rows = self._rows(asked)
         pod = self._asked_again(asked)
         table = self._cluster.table
-        places = np.flatnonzero(np.append(self._verdicts(pod), np.uint16(1))[rows] == 0)
+        decision = self._decision(pod)
+        places = np.flatnonzero(_at(rows, decision.verdict) == 0)
         scores = np.zeros(len(rows), dtype=np.int64)
         if len(places):
             feasible: Rows = rows[places]
-            ranking = rank(pod, table, self._profile, feasible)
+            ranking = decision.rank(feasible)
             decides = self.settings.decides
             best = int(np.flatnonzero(feasible == ranking.best)[0]) if decides else None
             scores[places] = to_scores(ranking.totals, best)
@@ -187,13 +188,10 @@ class Extender:
             row = table.row_of.get(node)
             if row is None:
                 continue
-            gone = self._take_away(uids, row)
-            try:
+            victims = [placed for uid in uids if (placed := table.placed.get(uid)) is not None and placed.row == row]
+            with Without(table, victims):
                 if not refusal(pod, table, self._profile, row):
                     kept[node] = (uids, broken)
-            finally:
-                for held in reversed(gone):
-                    table.assume(held.pod, Placement(held.row, node, held.devices))
         return protocol.preemption_answer(kept)
 
     def place(self, uid: str, name: str, node: str) -> tuple[int, ...]:
@@ -243,16 +241,16 @@ class Extender:
         """The pod of a filter request, and of the nodes that are asked about the rows and the verdicts."""
         rows = self._rows(asked)
         pod = self._asked_again(asked)
-        verdict = self._verdicts(pod)
+        verdict = self._decision(pod).verdict
         self._look_for_samples(pod, len(rows))
         if self.settings.tells:
             self._tell(pod, asked.names, verdict)
-        return pod, rows, np.append(verdict, np.uint16(1))[rows]  # the last place is for unknown nodes
+        return pod, rows, _at(rows, verdict)
 
     def _look_for_samples(self, pod: Pod, sent: int) -> None:
         count = self._cluster.table.count
         if sent < count and not self.settings.sampled:
-            self._samples.look(sent, count - int(np.count_nonzero(self._verdicts(pod))), count)
+            self._samples.look(sent, count - int(np.count_nonzero(self._decision(pod).verdict)), count)
 
     def _refusals(self, pod: Pod, asked: Asked, rows: Rows, verdict: Verdicts) -> dict[str, str]:
         """Why each node does not pass that does not."""
@@ -314,16 +312,17 @@ class Extender:
             raise InputError(f"pod {name} is not known to the extender; kube-scheduler will ask again")
         return Pod(name, self._cluster.table.shape(spec), uid=uid)
 
-    def _verdicts(self, pod: Pod) -> Verdicts:
-        """Verdicts about all nodes; those of the filter request serve prioritize too unless something has changed."""
+    def _decision(self, pod: Pod) -> Decision:
+        """About all nodes; that of the filter request serves prioritize too unless something has changed."""
         table = self._cluster.table
         state = (pod.shape, table.structure, table.touches, self._profile.lessons)
-        if self._last[0] != state:
-            self._last = (state, verdicts(pod, table, self._profile))
+        last, decision = self._last
+        if decision is None or last != state:
+            decision = Decision(pod, table, self._profile)
             # Asking may itself make the table grow (a resource that only this pod names).
-            if state != (pod.shape, table.structure, table.touches, self._profile.lessons):
-                self._last = (None, self._last[1])
-        return self._last[1]
+            is_new = (pod.shape, table.structure, table.touches, self._profile.lessons)
+            self._last = (state if state == is_new else None, decision)
+        return decision
 
     def _assume(self, pod: Pod, row: int) -> None:
         table = self._cluster.table
@@ -353,7 +352,8 @@ class Extender:
             only_here=sorted(here - set(names)),
         )
 
-    def _take_away(self, uids: list[str], row: int) -> list[Placed]:
-        table = self._cluster.table
-        here = [uid for uid in uids if uid in table.placed and table.placed[uid].row == row]
-        return [table.forget(uid) for uid in here]
+
+def _at(rows: Rows, verdict: Verdicts) -> Verdicts:
+    """The verdicts about these rows; no node that no watch has told of passes."""
+    found: Verdicts = np.append(verdict, np.uint16(1))[rows]  # row -1 finds the last place
+    return found

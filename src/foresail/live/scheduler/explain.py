@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foresail.core.asking import refusal
 from foresail.core.explain import Explanation, explain
-from foresail.core.model import Nodes, Pod
+from foresail.core.model import Pod
 from foresail.core.profile import Profile
-from foresail.core.table import NodeTable
 from foresail.errors import InputError, OptionError, did_you_mean
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.pods import CachedPod
@@ -50,7 +50,7 @@ def explain_live(
         None,
     )
     del decision.candidates[top:]
-    refused = refusals(pod, table, profile, row) if row is not None and rank is None else []
+    refused = list(refusal(pod, table, profile, row)) if row is not None and rank is None else []
     return LiveExplained(cached.node, rank, refused, _notes(cached, pod), decision)
 
 
@@ -61,17 +61,6 @@ def find_pod(cache: Cache, name: str, namespace: str) -> CachedPod:
     if wanted not in known:
         raise OptionError(f'no pod "{wanted}"{did_you_mean(wanted, known) or f"; the cluster has {len(known)} pods"}')
     return known[wanted]
-
-
-def refusals(pod: Pod, table: NodeTable, profile: Profile, row: int) -> list[str]:
-    """Why one node is refused: the reasons of the first filter that does."""
-    nodes = Nodes(table, table.every_row[row : row + 1])
-    for used in profile.filters:
-        if not used.skips(pod, table.all):
-            code = int(used.refuses(pod, nodes)[0])
-            if code:
-                return list(used.why(pod, code))
-    return []
 
 
 def _notes(cached: CachedPod, pod: Pod) -> list[str]:

@@ -13,11 +13,10 @@ from typing import Literal
 
 import numpy as np
 
+from foresail.core.asking import reasons_if_all_refuse
 from foresail.core.clock import SimClock
-from foresail.core.decide import count_reasons
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
-from foresail.core.memory import CODES_PER_FILTER
 from foresail.core.model import Pod
 from foresail.core.objects import ClusterObjects
 from foresail.core.preemption import Preempting
@@ -326,16 +325,10 @@ class _Impossible:
     def _work_out(self, spec: PodSpec) -> str:
         table, profile = self._table, self._profile
         pod = table.pod("", spec)
-        verdict = np.zeros(table.count, dtype=np.uint16)
-        for at, used in enumerate(profile.filters):
-            if used.row_wise is not False:
-                codes = used.refuses(pod, table.all).astype(np.uint16)
-                verdict = np.where((verdict == 0) & (codes != 0), codes + at * CODES_PER_FILTER, verdict)
         if not table.count:
             return "there are no nodes"
-        if not verdict.all():
-            return ""
-        return f"no node fits, even if empty: most {next(iter(count_reasons(pod, profile, verdict)))}"
+        reasons = reasons_if_all_refuse(pod, table, profile)
+        return f"no node fits, even if empty: most {next(iter(reasons))}" if reasons else ""
 
 
 def _checked(workload: Workload, arrival_scale: float) -> Workload:

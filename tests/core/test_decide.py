@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foresail.core.decide import decide
+from foresail.core.decide import Decision, decide
 from foresail.core.model import NoFit, Pod
 from foresail.core.profile import Profile, UsedScore
-from foresail.core.ranking import best_first
 from foresail.core.spec import NodeSpec, PodSpec
 from foresail.core.table import NodeTable
 from foresail.errors import PolicyError
@@ -29,7 +28,7 @@ def table_of(cpus_milli):
 def test_the_next_best_is_what_decide_takes_without_those_before(policy, cpus_milli):
     profile, left = load_profile(policy), list(enumerate(cpus_milli))
     table = table_of(cpus_milli)
-    order = list(best_first(Pod("p", table.shape(PodSpec(1000, 1))), table, profile))
+    order = list(Decision(Pod("p", table.shape(PodSpec(1000, 1))), table, profile).best_first())
     for row in order:
         fewer = table_of([cpu_milli for _, cpu_milli in left])
         taken = decide(Pod("p", fewer.shape(PodSpec(1000, 1))), fewer, profile)
@@ -49,4 +48,4 @@ def test_a_score_that_is_no_number_is_told():
     profile = Profile("odd", filters=[("fit", Fit())], scores=[UsedScore("odd", NoNumber())], devices=LeastSufficient())
     table = table_of([4000, 4000])
     with pytest.raises(PolicyError, match='"odd" scored node n1 NaN for p'):
-        list(best_first(Pod("p", table.shape(PodSpec(1000, 1))), table, profile))
+        list(Decision(Pod("p", table.shape(PodSpec(1000, 1))), table, profile).best_first())
