@@ -11,10 +11,11 @@ from foresail.kube.api.client import Client, Object
 from foresail.kube.api.kinds import KINDS, Kind
 from foresail.kube.objects.documents import Found
 from foresail.kube.objects.gangs import SIGS_GROUP, gang_named
+from foresail.kube.objects.granted import with_granted
 from foresail.kube.objects.quantity import RequestError
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listing import Lists, Progress, Refused, filled, list_all
-from foresail.live.cache.pods import uid_of, with_granted
+from foresail.live.cache.pods import uid_of
 from foresail.traces.snapshot import kept
 
 SNAPSHOT_KINDS: dict[str, Kind] = {
@@ -97,11 +98,7 @@ def _api_version(path: str) -> str:
 
 def _with_granted(value: Object) -> Object:
     """The pod with what its node grants it now: the file has no states of containers."""
-    try:
-        spec = with_granted(value.get("spec") or {}, value.get("status") or {})
-    except RequestError:
-        return value  # whoever reads it back will tell
-    return {**value, "spec": spec}
+    return {**value, "spec": with_granted(value.get("spec") or {}, value.get("status") or {})}
 
 
 def _in_gang(value: Object) -> bool:

@@ -88,6 +88,20 @@ def test_binary_quantities_equal_shifts(number, suffix):
     assert units(f"{number}{suffix}") == number << {"Ki": 10, "Mi": 20, "Gi": 30}[suffix]
 
 
+CANONICAL = st.one_of(
+    st.builds("{}{}".format, st.integers(0, 2**63 - 1), st.sampled_from(["", "n", "u", "m"])),
+    st.builds("{}{}".format, st.integers(0, 2**63 - 1), st.sampled_from(["k", "M", "G", "T", "P", "E"])),
+    st.builds("{}{}".format, st.integers(0, 2**53), st.sampled_from(["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])),
+    st.builds("{}e{}".format, st.integers(0, 2**63 - 1), st.sampled_from(range(-9, 19, 3))),
+)
+"""What an API server writes for a quantity: it stores whole numbers with a suffix or an exponent, nothing else."""
+
+
+@given(CANONICAL)
+def test_every_quantity_that_an_api_server_writes_is_read(text):
+    assert nano(text) >= 0
+
+
 def container(**requests):
     return {"resources": {"requests": requests}}
 

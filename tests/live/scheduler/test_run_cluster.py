@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.live.differences import differences
-from tests.live.running import Running, bound, cluster_of, node, pod, scheduling
+from tests.live.running import PODS, Running, bound, cluster_of, node, pod, scheduling
 
 from foresail.kube.api.client import Object
 from foresail.kube.objects.values import ARRIVAL_S, GPU_DEVICES
@@ -92,6 +92,28 @@ def _all_decided(found: dict[str, Object]) -> bool:
         one["spec"].get("nodeName") or any(c["type"] == "PodScheduled" for c in one["status"].get("conditions", []))
         for one in found.values()
     )
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [{"foresail.dev/scored-request": "x"}, {"alibabacloud.com/gpu-milli": "half"}, {"foresail.dev/gang-min": "0"}],
+)
+def test_no_annotation_makes_room_where_a_pod_runs(lab: Lab, edit: dict[str, str]):
+    """30 of 32 CPUs are taken, by a pod of another scheduler: whatever its owner writes on it, they stay taken."""
+
+    async def live() -> None:
+        async with cluster_of(lab, node("only", "32")), scheduling(lab) as running:
+            tenant = pod("tenant", scheduler="somebody-else", nodeName="only", requests={"cpu": "30"})
+            await running.create(tenant)
+            await running.api.patch(f"{PODS}/tenant", {"metadata": {"annotations": edit}})
+            await running.create(pod("next", requests={"cpu": "30"}), pod("small", requests={"cpu": "2"}))
+            found = await running.until(lambda found: bound(found, "small"))
+            told = await running.until_told("next")
+            assert not (await running.placements())["next"]
+            assert found["tenant"]["metadata"]["annotations"] == edit
+            assert "cpu" in told["next"]
+
+    asyncio.run(live())
 
 
 def test_gpu_shares_are_placed_on_devices_that_the_pod_then_names_also_after_a_restart(lab: Lab):

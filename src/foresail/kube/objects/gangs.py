@@ -66,8 +66,8 @@ def gang_named(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: st
     group = mapping(spec.get("schedulingGroup"), "spec.schedulingGroup")
     for form, name in (
         (KUBERNETES_GROUP, string(group.get("podGroupName"), "spec.schedulingGroup.podGroupName")),
-        (SIGS_GROUP, labels.get(POD_GROUP)),
-        (PLAIN, labels.get(GANG)),
+        (SIGS_GROUP, string(labels.get(POD_GROUP), f"metadata.labels.{POD_GROUP}")),
+        (PLAIN, string(labels.get(GANG), f"metadata.labels.{GANG}")),
     ):
         if name:
             return GangName(form, namespace, name)

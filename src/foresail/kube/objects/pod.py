@@ -9,7 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from foresail.core.kubernetes import KubernetesPod
-from foresail.core.spec import WHOLE_GPU_MILLI, PodSpec, Toleration
+from foresail.core.spec import PodSpec, Toleration
+from foresail.kube.objects.gpus import pod_gpus
+from foresail.kube.objects.parts import WHOLE, Parts
 from foresail.kube.objects.quantity import (
     NANO_PER_MILLI,
     NANO_PER_UNIT,
@@ -17,6 +19,7 @@ from foresail.kube.objects.quantity import (
     RequestError,
     effective_requests,
     mapping,
+    readable_amounts,
     scored_requests,
     sequence,
 )
@@ -27,16 +30,12 @@ from foresail.kube.objects.values import (
     DELETED,
     DURATION_S,
     GANG,
-    GPU_COUNT,
-    GPU_MILLI,
     GPU_MODEL,
     HELD_REQUEST,
-    NVIDIA_GPU,
     OWNER,
     POD_GROUP,
     SCORED_REQUEST,
     column,
-    device_count,
     extended_resources,
     named_metadata,
     seconds_of,
@@ -56,10 +55,17 @@ def pod_spec(
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
     namespace: str,
+    parts: Parts = WHOLE,
 ) -> PodSpec:
-    asked = effective_requests(spec)
-    cpu_milli, memory_bytes = _cpu_and_memory(asked)
-    count, milli = _pod_gpus(asked, annotations)
+    """What a pod asks; what of it is wrong is for `parts` to say. What containers request counts in any case."""
+    part = parts.part
+    requested = part(effective_requests, None, spec)
+    if requested is None:
+        spec = readable_amounts(spec)
+        requested = effective_requests(spec)
+    requested = parts.bounded(requested)
+    cpu_milli, memory_bytes = _cpu_and_memory(requested)
+    count, milli = pod_gpus(requested, annotations, parts)
     models = annotations.get(GPU_MODEL, "")
     plain = PodSpec(
         cpu_milli=cpu_milli,
@@ -67,15 +73,15 @@ def pod_spec(
         gpu_count=count,
         gpu_milli=milli,
         gpu_models=tuple(model for model in models.split("|") if model),
-        extended=extended_resources(asked, "the request for"),
-        node_selector=tuple(strings(spec.get("nodeSelector"), "spec.nodeSelector").items()),
-        tolerations=_tolerations(spec),
+        extended=extended_resources(requested, "the request for"),
+        node_selector=part(_node_selector, (), spec),
+        tolerations=part(_tolerations, (), spec),
         # A gang is a column of its own; left among the labels it would give every gang its own spec.
         labels=tuple((key, text) for key, text in labels.items() if key not in {POD_GROUP, GANG}),
         namespace=namespace,
-        owner=_owner(metadata, annotations),
+        owner=part(_owner, "", metadata, annotations),
     )
-    return replace(plain, kubernetes=_kubernetes_only(plain, spec, metadata, labels, annotations))
+    return replace(plain, kubernetes=_kubernetes_only(plain, spec, metadata, labels, annotations, parts))
 
 
 def pod_spec_of(value: Mapping[str, Any]) -> PodSpec:
@@ -103,16 +109,20 @@ def _kubernetes_only(
     metadata: Mapping[str, Any],
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
+    parts: Parts,
 ) -> KubernetesPod | None:
     """What is left, None if nothing is: pods that ask the same then share one spec with those of other traces."""
-    required_nodes, preferred_nodes = node_affinity(spec)
-    affinity, preferred_affinity = pod_affinity(spec, "podAffinity", labels, plain.namespace)
-    anti_affinity, preferred_anti_affinity = pod_affinity(spec, "podAntiAffinity", labels, plain.namespace)
-    claims, disks = claims_and_disks(spec, string(metadata.get("name"), "metadata.name"))
-    named_images, container_count = images(spec)
-    waiting, held = (_cpu_and_memory(asked) for asked in scored_requests(spec))
-    waiting = _stated_request(annotations, SCORED_REQUEST) or waiting
-    held = _stated_request(annotations, HELD_REQUEST) or held
+    part = parts.part
+    required_nodes, preferred_nodes = part(node_affinity, (None, ()), spec)
+    affinity, preferred_affinity = part(pod_affinity, ((), ()), spec, "podAffinity", labels, plain.namespace)
+    anti_affinity, preferred_anti_affinity = part(
+        pod_affinity, ((), ()), spec, "podAntiAffinity", labels, plain.namespace
+    )
+    claims, disks = part(claims_and_disks, ((), ()), spec, metadata.get("name"))
+    named_images, container_count = part(images, ((), 1), spec)
+    waiting, held = (_cpu_and_memory(parts.bounded(requested)) for requested in scored_requests(spec))
+    waiting = part(_stated_request, None, annotations, SCORED_REQUEST, parts) or waiting
+    held = part(_stated_request, None, annotations, HELD_REQUEST, parts) or held
     found = KubernetesPod(
         required_nodes=required_nodes,
         preferred_nodes=preferred_nodes,
@@ -120,13 +130,13 @@ def _kubernetes_only(
         anti_affinity=anti_affinity,
         preferred_affinity=preferred_affinity,
         preferred_anti_affinity=preferred_anti_affinity,
-        spread=spread_constraints(spec, labels),
-        host_ports=host_ports(spec),
+        spread=part(spread_constraints, (), spec, labels),
+        host_ports=part(host_ports, (), spec),
         disks=disks,
         claims=claims,
         images=named_images,
         container_count=container_count,
-        features=features(spec),
+        features=part(features, (), spec),
         scored_request=None if waiting == plain.scored_request else waiting,
         held_request=None if held == plain.held_request else held,
         terminating=bool(metadata.get("deletionTimestamp")),
@@ -134,39 +144,19 @@ def _kubernetes_only(
     return None if found == KubernetesPod() else found
 
 
-def _stated_request(annotations: Mapping[str, str], name: str) -> tuple[int, int] | None:
+def _stated_request(annotations: Mapping[str, str], name: str, parts: Parts) -> tuple[int, int] | None:
     """Milli-CPU and bytes as our writer notes them where they do not follow from the containers it writes."""
     if name not in annotations:
         return None
     cpu, _, memory = annotations[name].partition("/")
     place = f"metadata.annotations.{name}"
-    return whole_number(cpu, place), whole_number(memory, place)
+    cpu_milli, memory_bytes = whole_number(cpu, place), whole_number(memory, place)
+    stated = {"cpu": cpu_milli * NANO_PER_MILLI, "memory": memory_bytes * NANO_PER_UNIT}
+    return _cpu_and_memory(parts.bounded(stated))
 
 
-def _pod_gpus(asked: Amounts, annotations: Mapping[str, str]) -> tuple[int, int]:
-    count = milli = None
-    if GPU_COUNT in annotations:
-        count = whole_number(annotations[GPU_COUNT], f"metadata.annotations.{GPU_COUNT}")
-    elif GPU_COUNT in asked:
-        count = device_count(asked[GPU_COUNT], f"the request for {GPU_COUNT}")
-    if GPU_MILLI in annotations:
-        milli = whole_number(annotations[GPU_MILLI], f"metadata.annotations.{GPU_MILLI}")
-    elif GPU_MILLI in asked:
-        milli = device_count(asked[GPU_MILLI], f"the request for {GPU_MILLI}")
-    if count is None and milli is None:
-        count = device_count(asked.get(NVIDIA_GPU, 0), f"the request for {NVIDIA_GPU}")
-    if count is None:
-        count = 1 if milli else 0
-    if milli is None:
-        milli = WHOLE_GPU_MILLI if count else 0
-    if milli > WHOLE_GPU_MILLI:
-        raise RequestError(f'{GPU_MILLI} is "{milli}"; one device has 1000 milli, ask for more with {GPU_COUNT}')
-    if (count == 0) != (milli == 0) or (count > 1 and milli < WHOLE_GPU_MILLI):
-        raise RequestError(
-            f'{GPU_COUNT} is "{count}" and {GPU_MILLI} is "{milli}"; write 1 to 1000 milli of one GPU, '
-            "1000 of several, or neither"
-        )
-    return count, milli
+def _node_selector(spec: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(strings(spec.get("nodeSelector"), "spec.nodeSelector").items())
 
 
 def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:

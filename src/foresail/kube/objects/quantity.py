@@ -95,6 +95,62 @@ def effective_requests(spec: Mapping[str, Any]) -> Amounts:
     return _with_overhead(spec, asked | _pod_level(spec, asked.keys()))
 
 
+def readable_amounts(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a pod with those amounts alone that can be read, so that one bad amount takes no other with it."""
+    return {
+        **spec,
+        **{
+            kind: [_readable_resources(one) for one in _list(spec.get(kind)) if isinstance(one, Mapping)]
+            for kind in ("containers", "initContainers")
+        },
+        "overhead": _readable(spec.get("overhead")),
+        "resources": _readable_resources(spec)["resources"],
+    }
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _readable_resources(value: Mapping[str, Any]) -> dict[str, Any]:
+    stated = value.get("resources")
+    if not isinstance(stated, Mapping):
+        return {**value, "resources": {}}
+    return {**value, "resources": {kind: _readable(stated.get(kind)) for kind in ("requests", "limits")}}
+
+
+def _readable(stated: object) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in stated.items() if isinstance(stated, Mapping) else ():
+        try:
+            amount = nano(value)
+        except QuantityError:
+            continue
+        if amount >= 0:
+            found[name] = value if amount <= LARGEST * NANO_PER_UNIT else LARGEST
+    return found
+
+
+def cpu_limit_milli(spec: Mapping[str, Any]) -> int:
+    """CPU that the containers and sidecars of a pod may use together; 0, no limit, if one of them has none."""
+    running = [
+        *sequence(spec.get("containers"), "spec.containers"),
+        *(
+            one
+            for one in sequence(spec.get("initContainers"), "spec.initContainers")
+            if mapping(one, "spec.initContainers").get("restartPolicy") == "Always"
+        ),
+    ]
+    total = 0
+    for one in running:
+        resources = mapping(mapping(one, "spec.containers").get("resources"), "resources")
+        limit = amounts(resources.get("limits"), "resources.limits").get("cpu", 0)
+        if not limit:
+            return 0
+        total += limit
+    return rounded(total, NANO_PER_MILLI)
+
+
 def scored_requests(spec: Mapping[str, Any]) -> tuple[Amounts, Amounts]:
     """CPU and memory that a pod counts for in NodeResourcesFit's score: while it waits, and once it is on a node.
 

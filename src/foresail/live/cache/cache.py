@@ -12,13 +12,14 @@ from foresail.kube.api.kinds import KINDS
 from foresail.kube.api.watch import Handler
 from foresail.kube.objects.cluster_objects import drop_object, keep_objects, put_object
 from foresail.kube.objects.gangs import KUBERNETES_GROUP, SIGS_GROUP, GangName
+from foresail.kube.objects.gpus import MOST_DEVICES
 from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.values import Object
-from foresail.live.cache.devices import Guesses
+from foresail.live.cache.devices import Devices
 from foresail.live.cache.gangs import Gangs, gang_name, group_name
 from foresail.live.cache.handlers import GroupHandler, NodeHandler, ObjectHandler, PodHandler
 from foresail.live.cache.listener import Listener, Listeners
-from foresail.live.cache.pods import MOST_DEVICES, CachedPod, PodReader, discard, uid_of
+from foresail.live.cache.pods import CachedPod, PodReader, as_held, discard, uid_of
 from foresail.live.cache.unreadable import Unreadable
 from foresail.live.cache.volume_books import VolumeBooks
 from foresail.traces.kubernetes import node_spec
@@ -51,7 +52,7 @@ class Cache:
         self._listeners = Listeners(*listeners)
         self._scheduler_name = scheduler_name
         self._reader = PodReader()
-        self._guesses = Guesses(self.table, devices)
+        self._devices = Devices(self.table, devices)
         self._uid_of: dict[tuple[str, str], str] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._told: dict[str, Pod] = {}
@@ -75,7 +76,7 @@ class Cache:
 
     def guess_by(self, devices: DeviceRule) -> None:
         """Guess GPUs by another rule from now on, those guessed before too; whoever waits may fit elsewhere now."""
-        self._guesses.use(devices)
+        self._devices.use(devices)
         self._listeners.anything_changed()
 
     def waiting(self, uid: str) -> Pod | None:
@@ -100,6 +101,10 @@ class Cache:
         cached = self.pods.get(uid)
         if cached is None or not cached.stands:
             self._leave(uid)
+
+    def is_guess(self, uid: str) -> bool:
+        """Whether it is guessed which GPUs a pod has, be it that it does not say or that it cannot be believed."""
+        return self._devices.is_guess(uid)
 
     def placed_members(self, gang: str) -> int:
         """How many members of a gang have a node, are assumed on one, or have had it and ended well; for
@@ -134,7 +139,7 @@ class Cache:
             for uid in self._on_node.get(name, ()):
                 self._book(self.pods[uid])
         for row in rows:
-            self._guesses.renew(self.table.names[row])
+            self._devices.node_changed(self.table.names[row])
         if self.table.structure != structure:
             self._listeners.anything_changed()
         else:
@@ -155,7 +160,7 @@ class Cache:
         """Nodes that have gone; their pods wait aside."""
         gone = [name for name in names if name in self.table.row_of]
         self.table.remove_nodes(gone)
-        self._guesses.forget_nodes(gone)
+        self._devices.forget_nodes(gone)
         if gone:
             self._listeners.anything_changed()
 
@@ -167,6 +172,10 @@ class Cache:
         before = self.pods.get(uid)
         now = self._reader.read(value, before)
         if now is before:
+            return
+        now = self._as_held(now, before)
+        if before is not None and now == before:
+            before.version = now.version
             return
         if before is None:
             replaced = self._uid_of.get((now.namespace, now.name))
@@ -218,6 +227,19 @@ class Cache:
             discard(self._on_node, pod.node, pod.uid)
         self._gangs.leave(pod)
 
+    def _as_held(self, now: CachedPod, before: CachedPod | None) -> CachedPod:
+        """The pod as it is to be booked where it stands: what it was given there is not given back by an edit."""
+        if not now.stands or not (now.spec.gpu_count or before is not None):
+            return now
+        known = []
+        if before is not None and before.stands and before.node == now.node:
+            known.append((before.spec, before.devices))
+        held = self.table.placed.get(now.uid)
+        if held is not None and self.table.names[held.row] == now.node:
+            decided = None if self._devices.has(now.uid) else held.devices
+            known.append((held.pod.spec, decided))
+        return as_held(now, *known)
+
     def _book(self, cached: CachedPod) -> None:
         """Let a pod hold room on the node that the API server says it has."""
         table, uid = self.table, cached.uid
@@ -227,22 +249,21 @@ class Cache:
             return
         held = table.placed.get(uid)
         stays = held is not None and held.row == row
-        devices = cached.devices
-        if held is not None and stays:
-            if devices is None and len(held.devices) == cached.spec.gpu_count and not self._guesses.has(uid):
-                devices = held.devices  # as decided here, though the pod does not carry it
-            if held.pod.spec == cached.spec and (devices == held.devices or not cached.spec.gpu_count):
-                return
+        # Decided here: which GPUs it has is known, whether or not the pod carries it.
+        decided = held.devices if held is not None and stays and not self._devices.has(uid) else None
+        same = held is not None and stays and held.pod.spec == cached.spec
+        if same and (not cached.spec.gpu_count or decided is not None or self._devices.claim(uid) == cached.devices):
+            return
         if held is not None:
             table.forget(uid)
-            self._guesses.forget(table.names[held.row], held.pod)
+            self._devices.forget(table.names[held.row], held.pod)
         pod = self._pod(cached)
-        if devices is None and pod.gpu_count:
-            self._guesses.add(cached.node, pod)
+        if pod.gpu_count and (decided is None or len(decided) != pod.gpu_count):
+            self._devices.add(cached.node, pod, cached.devices, cached.created_s)
         else:
-            table.widen(max(pod.gpu_count, 1 + max(devices or (0,))))
-            table.assume(pod, Placement(row, cached.node, devices or ()))
-            self._guesses.renew(cached.node, pod)
+            table.assume(pod, Placement(row, cached.node, decided or ()))
+            if pod.gpu_count:
+                self._devices.renew(cached.node)
         if held is not None:
             self._listeners.room_freed(held.row)
         if not stays:
@@ -253,7 +274,7 @@ class Cache:
             return
         took_volumes = uid in self.volumes.by_pod
         held = self.table.forget(uid)
-        self._guesses.forget(self.table.names[held.row], held.pod)
+        self._devices.forget(self.table.names[held.row], held.pod)
         if took_volumes:
             self._listeners.anything_changed()  # other nodes may reach what it gave back
         else:

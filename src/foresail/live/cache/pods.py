@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import msgspec
 
 from foresail.core.spec import PodSpec
 from foresail.kube.objects.gangs import NO_LIMITS, PLAIN, GangName, Limits, annotated_limits, gang_named
+from foresail.kube.objects.gpus import MOST_DEVICES, gpu_devices, largest_gpus
+from foresail.kube.objects.granted import with_granted
+from foresail.kube.objects.parts import MALFORMED, Lenient
 from foresail.kube.objects.pod import pod_spec
-from foresail.kube.objects.quantity import QuantityError, RequestError, nano
+from foresail.kube.objects.quantity import RequestError, cpu_limit_milli
 from foresail.kube.objects.values import (
     GANG_MIN,
     GPU_COUNT,
@@ -20,15 +23,14 @@ from foresail.kube.objects.values import (
     GPU_MODEL,
     HELD_REQUEST,
     OWNER,
+    PREFIX,
     SCORED_REQUEST,
     Object,
+    mapping_or_empty,
     strings,
     time_of,
     whole_number,
 )
-
-MOST_DEVICES = 256
-"""GPUs of one node or pod; more is a mistake, and a table as wide as somebody cares to write would fill the memory."""
 
 _READ_ANNOTATIONS = (GPU_COUNT, GPU_MILLI, GPU_MODEL, OWNER, SCORED_REQUEST, HELD_REQUEST)
 _READ_VOLUMES = frozenset(
@@ -45,9 +47,6 @@ _READ_SPEC = (
     "hostUsers",
 )
 _MOST_SPECS = 1 << 14
-_MALFORMED = (ValueError, TypeError, AttributeError, KeyError)
-"""What reading an object raises that is not as Kubernetes writes it; one such must not end a watch."""
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -59,8 +58,12 @@ class CachedPod:
     namespace: str
     name: str
     spec: PodSpec
-    """What it asks; with requests of 0 if that cannot be read."""
-    labels: dict[str, str]
+    """What it asks, as far as that can be read; its containers' requests in any case."""
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Those of foresail.dev, as they stand."""
+    cpu_limit_milli: int = 0
+    """CPU that its containers may use together, 0 if any of them has no limit."""
     node: str = ""
     devices: tuple[int, ...] | None = None
     """GPUs of its node that it was given, None where nobody wrote them down."""
@@ -79,7 +82,7 @@ class CachedPod:
     gang_limits: Limits = NO_LIMITS
     """What the pod itself says of its gang."""
     unreadable: str = ""
-    """Why its request cannot be read; empty if it can."""
+    """What of it cannot be read; such a pod is not placed, but counts where it stands. Empty if all can be read."""
     version: str = field(default="", compare=False)
 
     @property
@@ -106,10 +109,13 @@ def uid_of(value: Object) -> str:
 class PodReader:
     """Reads Pod objects. Most pods are like others and most events change the status alone, so what was read once is
     found again by the parts that reading looks at.
+
+    A part that cannot be read never takes another with it: whatever its labels, annotations or status say, a pod on a
+    node counts for what its containers request.
     """
 
     def __init__(self) -> None:
-        self._specs: dict[bytes, PodSpec] = {}
+        self._specs: dict[bytes, _Read] = {}
 
     def read(self, value: Object, before: CachedPod | None = None) -> CachedPod:
         """What the object says; `before` itself if that is what it said before."""
@@ -117,46 +123,43 @@ class PodReader:
         version = metadata.get("resourceVersion") or ""
         if before is not None and version and version == before.version:
             return before
-        spec, status = value.get("spec") or {}, value.get("status") or {}
+        spec, status = mapping_or_empty(value.get("spec")), mapping_or_empty(value.get("status"))
         namespace = metadata.get("namespace") or "default"
-        labels = metadata.get("labels") or {}
-        annotations = metadata.get("annotations") or {}
-        asked, gang, limits, unreadable = PodSpec(namespace=namespace), None, NO_LIMITS, ""
-        priority, created_s, started_s = 0, 0.0, None
-        try:
-            priority = whole_number(spec.get("priority") or 0, "spec.priority", least=-(2**31))
-            created_s = _unix_s(metadata.get("creationTimestamp"), "metadata.creationTimestamp") or 0.0
-            started_s = _unix_s(status.get("startTime"), "status.startTime")
-            asked = self._spec(spec, status, metadata, labels, annotations, namespace)
-            gang = gang_named(spec, labels, namespace)
-            if gang is not None and gang.form == PLAIN:
-                limits = annotated_limits(annotations)
-                if limits.min_members is None:
-                    raise RequestError(
-                        f"metadata.annotations.{GANG_MIN} is missing; write how many members of the gang start together"
-                    )
-        except _MALFORMED as error:
-            unreadable = str(error) if isinstance(error, RequestError) else f"{type(error).__name__}: {error}"
+        labels = mapping_or_empty(metadata.get("labels"))
+        annotations = mapping_or_empty(metadata.get("annotations"))
+        parts = Lenient()
+        part = parts.part
+        priority = part(_priority, 0, spec)
+        created_s = part(_unix_s, None, metadata.get("creationTimestamp"), "metadata.creationTimestamp") or 0.0
+        started_s = part(_unix_s, None, status.get("startTime"), "status.startTime")
+        asked, cpu_limit_milli, why = self._spec(spec, status, metadata, labels, annotations, namespace)
+        parts.why = parts.why or why
+        gang = part(gang_named, None, spec, labels, namespace)
+        limits = part(_plain_limits, NO_LIMITS, annotations) if gang is not None and gang.form == PLAIN else NO_LIMITS
         now = CachedPod(
             uid=uid_of(value),
             namespace=namespace,
             name=metadata["name"],
             spec=asked,
             labels=labels,
-            node=spec.get("nodeName") or "",
-            devices=_devices(annotations.get(GPU_DEVICES), asked.gpu_count),
+            annotations={name: text for name, text in annotations.items() if name.startswith(PREFIX)}
+            if annotations
+            else {},
+            cpu_limit_milli=cpu_limit_milli,
+            node=_word(spec.get("nodeName")),
+            devices=gpu_devices(annotations.get(GPU_DEVICES), asked.gpu_count),
             priority=priority,
-            preemption_policy=spec.get("preemptionPolicy") or "PreemptLowerPriority",
-            scheduler_name=spec.get("schedulerName") or "default-scheduler",
+            preemption_policy=_word(spec.get("preemptionPolicy")) or "PreemptLowerPriority",
+            scheduler_name=_word(spec.get("schedulerName")) or "default-scheduler",
             gated=bool(spec.get("schedulingGates")),
             terminating=bool(metadata.get("deletionTimestamp")),
-            phase=status.get("phase") or "",
-            nominated_node=status.get("nominatedNodeName") or "",
+            phase=_word(status.get("phase")),
+            nominated_node=_word(status.get("nominatedNodeName")),
             created_s=created_s,
             started_s=started_s,
             gang=gang,
             gang_limits=limits,
-            unreadable=unreadable,
+            unreadable=parts.why,
             version=version,
         )
         if now == before:
@@ -166,46 +169,103 @@ class PodReader:
 
     def _spec(
         self,
-        spec: Object,
-        status: Object,
+        spec: Mapping[str, Any],
+        status: Mapping[str, Any],
         metadata: Object,
-        labels: dict[str, str],
-        annotations: dict[str, str],
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str],
         namespace: str,
-    ) -> PodSpec:
-        spec = with_granted(spec, status)
-        volumes = [volume for volume in spec.get("volumes") or () if not _READ_VOLUMES.isdisjoint(volume)]
-        # Each pod has a volume of its own for its service account, so volumes that reading skips must be left out.
-        key = _encode(
-            (
-                namespace,
-                labels,
-                [annotations.get(name) for name in _READ_ANNOTATIONS] if annotations else None,
-                metadata.get("ownerReferences"),
-                "deletionTimestamp" in metadata,
-                [spec.get(name) for name in _READ_SPEC],
-                _container_parts(spec.get("containers")),
-                _container_parts(spec.get("initContainers")),
-                volumes,
-                # The claim of an ephemeral volume is named after the pod.
-                metadata["name"] if any("ephemeral" in volume for volume in volumes) else "",
-            )
-        )
-        found = self._specs.get(key)
+    ) -> _Read:
+        spec = Lenient().part(with_granted, spec, spec, status)
+        try:
+            key = _key(spec, metadata, labels, annotations, namespace)
+        except MALFORMED:
+            key = None  # of a shape that no API server writes; it is read anew each time
+        found = None if key is None else self._specs.get(key)
         if found is None:
-            found = pod_spec(
-                spec,
-                metadata,
-                strings(labels, "metadata.labels"),
-                strings(annotations, "metadata.annotations"),
-                namespace,
-            )
-            if found.gpu_count > MOST_DEVICES:
-                raise RequestError(f"the pod asks for {found.gpu_count} GPUs; one node has at most {MOST_DEVICES}")
-            if len(self._specs) >= _MOST_SPECS:
-                self._specs.clear()
-            self._specs[key] = found
+            found = _read_spec(spec, metadata, labels, annotations, namespace)
+            if key is not None:
+                if len(self._specs) >= _MOST_SPECS:
+                    self._specs.clear()
+                self._specs[key] = found
         return found
+
+
+class _Read(NamedTuple):
+    spec: PodSpec
+    cpu_limit_milli: int
+    why: str
+    """What of it cannot be read; empty if all can."""
+
+
+def _key(
+    spec: Mapping[str, Any],
+    metadata: Object,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    namespace: str,
+) -> bytes:
+    """The parts of a pod that reading looks at."""
+    # Each pod has a volume of its own for its service account, so volumes that reading skips must be left out.
+    volumes = [volume for volume in spec.get("volumes") or () if not _READ_VOLUMES.isdisjoint(volume)]
+    return _encode(
+        (
+            namespace,
+            labels,
+            [annotations.get(name) for name in _READ_ANNOTATIONS] if annotations else None,
+            metadata.get("ownerReferences"),
+            "deletionTimestamp" in metadata,
+            [spec.get(name) for name in _READ_SPEC],
+            _container_parts(spec.get("containers")),
+            _container_parts(spec.get("initContainers")),
+            volumes,
+            # The claim of an ephemeral volume is named after the pod.
+            metadata["name"] if any("ephemeral" in volume for volume in volumes) else "",
+        )
+    )
+
+
+def _read_spec(
+    spec: Mapping[str, Any],
+    metadata: Object,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    namespace: str,
+) -> _Read:
+    parts = Lenient()
+    labels = _strings(labels, "metadata.labels", parts)
+    read_annotations = {name: annotations[name] for name in _READ_ANNOTATIONS if name in annotations}
+    read_annotations = _strings(read_annotations, "metadata.annotations", parts)
+    found = pod_spec(spec, metadata, labels, read_annotations, namespace, parts)
+    if found.gpu_count > MOST_DEVICES:
+        parts.note(RequestError(f"the pod asks for {found.gpu_count} GPUs; one node has at most {MOST_DEVICES}"))
+        stated = {name: text for name, text in read_annotations.items() if name not in {GPU_COUNT, GPU_MILLI}}
+        found = pod_spec(spec, metadata, labels, stated, namespace, parts)
+        found = replace(found, gpu_count=min(found.gpu_count, MOST_DEVICES))
+    return _Read(found, parts.part(cpu_limit_milli, 0, spec), parts.why)
+
+
+def _strings(value: Mapping[str, Any], place: str, parts: Lenient) -> dict[str, str]:
+    found = parts.part(strings, None, value, place)
+    return {key: text for key, text in value.items() if isinstance(text, str)} if found is None else found
+
+
+def _priority(spec: Mapping[str, Any]) -> int:
+    return whole_number(spec.get("priority") or 0, "spec.priority", least=-(2**31))
+
+
+def _plain_limits(annotations: Mapping[str, str]) -> Limits:
+    limits = annotated_limits(annotations)
+    if limits.min_members is None:
+        raise RequestError(
+            f"metadata.annotations.{GANG_MIN} is missing; write how many members of the gang start together"
+        )
+    return limits
+
+
+def _word(value: object) -> str:
+    """A field whose value is a word; empty for anything else."""
+    return value if isinstance(value, str) else ""
 
 
 def _container_parts(containers: Iterable[Object] | None) -> list[object] | None:
@@ -229,74 +289,25 @@ def _unix_s(text: object, place: str) -> float | None:
     return None if time is None else time.timestamp()
 
 
-def _devices(text: object, count: int) -> tuple[int, ...] | None:
-    """GPUs as the annotation lists them, None if it does not list as many as the pod has."""
-    if not text or not count:
-        return None
-    try:
-        found = tuple(sorted({int(part) for part in str(text).split(",")}))
-    except ValueError:
-        return None
-    return found if len(found) == count and found[0] >= 0 and found[-1] < MOST_DEVICES else None
+def as_held(now: CachedPod, *before: tuple[PodSpec, tuple[int, ...] | None]) -> CachedPod:
+    """The pod with no fewer GPUs than it had before on its node, and on the devices it had there.
 
-
-# --- pods that are resized in place ----------------------------------------------------------------------------------
-
-
-def with_granted(spec: Object, status: Mapping[str, Any]) -> Object:
-    """The spec with every container's request raised to what its node still grants it while a resize is under way.
-
-    That is the largest of what is asked, what the kubelet has set aside and what the container runs with; what is
-    asked does not count once the kubelet has called it infeasible.
+    Containers' requests for GPUs do not change while a pod runs, but annotations may be edited by whoever may edit the
+    pod: that must not give anything back that it still uses.
     """
-    states = {
-        one.get("name"): one
-        for field_name in ("containerStatuses", "initContainerStatuses")
-        for one in status.get(field_name) or ()
-        if "resources" in one or "allocatedResources" in one
-    }
-    if not states:
-        return spec
-    refused = any(
-        one.get("type") == "PodResizePending" and one.get("reason") == "Infeasible"
-        for one in status.get("conditions") or ()
-    )
-    changed: Object = {}
-    for field_name in ("containers", "initContainers"):
-        containers = spec.get(field_name) or ()
-        granted = [
-            container
-            if field_name == "initContainers" and container.get("restartPolicy") != "Always"
-            else _granted(container, states.get(container.get("name")), refused=refused)
-            for container in containers
-        ]
-        if any(now is not before for now, before in zip(granted, containers, strict=True)):
-            changed[field_name] = granted
-    if spec.get("resources"):
-        whole = _granted({"resources": spec["resources"]}, status, refused=refused)
-        if whole["resources"] is not spec["resources"]:
-            changed["resources"] = whole["resources"]
-    return {**spec, **changed} if changed else spec
-
-
-def _granted(container: Object, state: Mapping[str, Any] | None, *, refused: bool) -> Object:
-    if state is None:
-        return container
-    resources = container.get("resources") or {}
-    asked = resources.get("requests") or {}
-    stated = (state.get("allocatedResources"), (state.get("resources") or {}).get("requests"))
-    others = [one for one in stated if one is not None]
-    if not others or (not refused and all(one == asked for one in others)):
-        return container
-    largest: dict[str, Any] = {}
-    for amounts in others if refused else (asked, *others):
-        for name, amount in amounts.items():
-            try:
-                if name not in largest or nano(amount) > nano(largest[name]):
-                    largest[name] = amount
-            except QuantityError as error:
-                raise RequestError(f"the status of a container: {name} {error}") from None
-    return {**container, "resources": {**resources, "requests": largest}}
+    spec = now.spec
+    gpus, devices = (spec.gpu_count, spec.gpu_milli), now.devices
+    for earlier, known in before:
+        gpus = largest_gpus(gpus, (earlier.gpu_count, earlier.gpu_milli))
+        devices = known or devices
+    if gpus != (spec.gpu_count, spec.gpu_milli):
+        spec = replace(spec, gpu_count=gpus[0], gpu_milli=gpus[1])
+    if devices is not None and len(devices) != gpus[0]:
+        more = (*devices, *(now.devices or ()), *range(gpus[0]))
+        devices = tuple(sorted(list(dict.fromkeys(more))[: gpus[0]]))
+    if spec is now.spec and devices == now.devices:
+        return now
+    return replace(now, spec=spec, devices=devices)
 
 
 def discard(index: dict[str, dict[str, None]], key: str, uid: str) -> None:
