@@ -2,21 +2,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foresail.controllers import controller
-from foresail.core.control import NoTelemetry, RunningPod, View
-from foresail.core.model import Placement, Pod
+from foresail.core.control import View
+from foresail.core.model import Pod
 from foresail.core.spec import NodeSpec, PodSpec
 from foresail.core.table import NodeTable
+from foresail.testing import make_view
 
 
 def a_view(nodes: dict[str, int], pods: list[tuple[str, str, int, int, str]]) -> View:
     """Nodes by milli-CPU; pods with node, request, limit and namespace."""
     table = NodeTable([NodeSpec(name, milli, 0) for name, milli in nodes.items()])
-    running = {}
-    for name, node, cpu_milli, limit_milli, namespace in pods:
-        pod = Pod(name, table.shape(PodSpec(cpu_milli, namespace=namespace)))
-        table.assume(pod, Placement(table.row_of[node], node))
-        running[name] = RunningPod(pod, node, 0.0, cpu_milli, limit_milli)
-    return View(0.0, table, running, NoTelemetry())
+    running: dict[str, list[Pod]] = {}
+    for name, node, cpu_milli, _, namespace in pods:
+        running.setdefault(node, []).append(table.pod(name, PodSpec(cpu_milli, namespace=namespace)))
+    return make_view(table, running, limits_milli={name: limit_milli for name, _, _, limit_milli, _ in pods})
 
 
 def told(view: View, **options) -> list[tuple[str, int, str]]:
