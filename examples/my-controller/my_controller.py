@@ -4,7 +4,7 @@ from foresail.core.control import Action, Resize, View
 
 
 class TrimLongRuns:
-    """Give pods that have run for a while no more than a core.
+    """Give pods that run long no more than a core.
 
     Every pod that requests more than `cpu_milli` and has been on its node for `after_s` is resized to `cpu_milli`.
     """
