@@ -1,12 +1,20 @@
 """The states a pod can be in, and who may change them: drawn once, for every world.
 
     EXPECTED ──comes──► WAITING ──is decided──► BINDING ──is bound──► RUNNING ──is done──► FINISHED
-                         ▲ ▲ │                     │                  │   ▲ │
-                         │ │ └──gives up──► FAILED │            is moved  │ └──loses its node──► WAITING
-                         │ └────rested──── RESTING ◄──bind failed      ▼   │
-                         └──────────loses its node───────────────── MOVING ┘
+                        ▲  ▲  │                    │                  │  ▲  │
+                        │  │  │                    │            is moved │  └──fails──► FAILED
+                        │  │  ├──gives up──► RESTING ◄─bind failed    ▼  │
+                        │  └──┼───rested──────┘                     MOVING──stays, or stands elsewhere
+                        │     └──gives up for good──► FAILED             │
+                        └───────────────loses its node───────────────────┘  (from RUNNING too)
 
+A pod that another scheduler binds goes from WAITING or RESTING to RUNNING; one that is met on its node begins there.
 From every state a pod may be GONE: whoever wrote it may delete it.
+
+In simulated worlds a pod is in one of these states from the trace's first line to the end of the run. On a real cluster
+the API server remembers what has ended: there a pod begins WAITING or RUNNING and is GONE as soon as it has ended, and
+so is one that is no longer to be placed (gated, or being deleted). A pod that is moved there is GONE as well: its
+successor is another pod, which begins WAITING.
 """
 
 from __future__ import annotations
@@ -95,6 +103,18 @@ class Lives:
             raise ValueError(f"{uid} is {self._state[uid]} already")
         self._state[uid] = state
         self.count[state] += 1
+
+    def meet(self, uid: Hashable, state: State) -> None:
+        """The pod is in this state now, whether it was met before or not."""
+        if uid in self._state:
+            self.turn(uid, state)
+        else:
+            self.begin(uid, state)
+
+    def forget(self, uid: Hashable) -> None:
+        """The pod is gone; one that nobody knows stays unknown."""
+        if uid in self._state:
+            self.turn(uid, State.GONE)
 
     def turn(self, uid: Hashable, state: State) -> None:
         """The pod's state changes; GONE forgets it. One that is in the state already stays as it is."""

@@ -11,6 +11,7 @@ from tests.live.faults.world import NODES, PODS, RUN_LABEL, Object, Run, Truth
 
 from foresail.core.decide import decide
 from foresail.core.gang import place_gang
+from foresail.core.lifecycle import State
 from foresail.core.model import NoFit, Pod
 from foresail.core.preemption import find_victims
 from foresail.core.profile import Profile
@@ -23,6 +24,7 @@ Check = Callable[[list[Object]], Awaitable[list[str]]]
 """What else is not as promised, given all pods."""
 
 _POLL_S = 0.05
+_UNPLACED = (State.WAITING, State.RESTING, State.BINDING)
 
 
 async def problems(
@@ -38,6 +40,9 @@ async def problems(
         found += [f"the cache is not the truth: {line}" for line in differences(live.cache, nodes, pods)]
         found += [f"still binding {uid}" for uid in live.cluster.binding]
         found += [f"{uid} stands in two places" for uid in live.cluster.paused if uid in live.queue]
+        found += [f"{uid} is not where it should be as one that is {live.lives.of(uid)}" for uid in live.misplaced()]
+        strangers = set(live.lives.all_in(*_UNPLACED)) - live.cache.pods.keys()
+        found += [f"{uid} is gone, and looked after" for uid in strangers]
         found += [f"{live.metrics.mended._value.get():.0f} pods were lost and mended"] * bool(
             live.metrics.mended._value.get()
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.live.faults.proxy import Storm
+from tests.live.faults.proxy import NO_FAULT, Ask, Fault, Storm
 from tests.live.faults.replicas import TIMEOUT_S
 from tests.live.faults.stage import Stage, kill_at, stage, until
 from tests.live.faults.world import Object, patiently
@@ -16,6 +16,9 @@ from foresail.lab import Lab
 PRIORITIES = (100, 200)
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _FILLERS = 30
+_STALL_S = 12.0
+_PATIENCE_S = 30.0
+"""What a scheduler waits for an answer: longer than the stall, and than its lease lasts."""
 
 
 async def make_classes(on: Stage) -> None:
@@ -81,3 +84,30 @@ async def preemption_killed(lab: Lab, folder: Path, seed: int) -> None:
         await work
         weather.over = True
         await on.end(second)
+
+
+async def stall(lab: Lab, folder: Path, seed: int) -> None:
+    """Nobody gets an answer for 12 s while victims are being made to go, and the lead lapses meanwhile."""
+    async with stage(lab, folder, "stall", seed) as on:
+        await make_classes(on)
+        await on.run.make_nodes(4)
+        begun, over = asyncio.Event(), asyncio.Event()
+        first = on.run.rng.randint(1, 3)
+        deletes = 0
+
+        async def script(ask: Ask) -> Fault:
+            nonlocal deletes
+            deletes += ask.kind == "delete"
+            if deletes >= first and not begun.is_set():
+                begun.set()
+                asyncio.get_running_loop().call_later(_STALL_S, over.set)
+            if begun.is_set():
+                await over.wait()
+            return NO_FAULT
+
+        replica = await on.field.replica(on.ours, script, lease=on.ours, timeout_s=_PATIENCE_S)
+        await on.run.churn(await _fill(on), gap_s=0.03)
+        await asyncio.wait_for(over.wait(), 60)
+        await until(lambda: replica.leads)
+        assert replica.said.count("places pods now") > 1, "the lead never lapsed"
+        await on.end(replica)

@@ -59,10 +59,13 @@ def held_by_others(table: NodeTable, node: str, uid: str) -> Counter[str]:
 class Replica:
     """`foresail run` in this event loop, behind a proxy of its own."""
 
-    def __init__(self, proxy: Proxy, scheduler: str, truth: Truth, *, lease: str = "") -> None:
+    def __init__(
+        self, proxy: Proxy, scheduler: str, truth: Truth, *, lease: str = "", timeout_s: float = TIMEOUT_S
+    ) -> None:
         """`truth` gets to know what this one knew whenever it asks for a bind."""
         self.proxy = proxy
         self._truth = truth
+        self._timeout_s = timeout_s
         self.said: list[str] = []
         self._settings = RunSettings(
             scheduler_name=scheduler,
@@ -76,7 +79,7 @@ class Replica:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> Self:
-        self._api = await TellingClient(Connection(self.proxy.url), timeout_s=TIMEOUT_S).__aenter__()
+        self._api = await TellingClient(Connection(self.proxy.url), timeout_s=self._timeout_s).__aenter__()
         self._api.on_bind = self._note
         self.process = SchedulerProgram(self._settings, self._api, announce=self.said.append)
         self._task = asyncio.create_task(self.process.run())
@@ -142,8 +145,11 @@ class Field:
         self._truth.evictions.append(proxy.evicted)
         return proxy
 
-    async def replica(self, scheduler: str, script: Script = lambda _: NO_FAULT, *, lease: str = "") -> Replica:
-        replica = await Replica(await self.proxy(script), scheduler, self._truth, lease=lease).start()
+    async def replica(
+        self, scheduler: str, script: Script = lambda _: NO_FAULT, *, lease: str = "", timeout_s: float = TIMEOUT_S
+    ) -> Replica:
+        proxy = await self.proxy(script)
+        replica = await Replica(proxy, scheduler, self._truth, lease=lease, timeout_s=timeout_s).start()
         self._stack.push_async_callback(replica.kill)
         return replica
 

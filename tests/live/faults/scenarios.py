@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.live.faults.gangs import gangs, gangs_killed
-from tests.live.faults.preemption import preemption, preemption_killed
+from tests.live.faults.preemption import preemption, preemption_killed, stall
 from tests.live.faults.proxy import NO_FAULT, Ask, Fault, Script, Storm, late_delivery
 from tests.live.faults.replicas import TIMEOUT_S, Replica
 from tests.live.faults.stage import Stage, kill_at, stage, until
@@ -320,6 +320,7 @@ STORIES: dict[str, tuple[Story, int]] = {
     "gangs_killed": (gangs_killed, 8),
     "preemption": (preemption, 6),
     "preemption_killed": (preemption_killed, 6),
+    "stall": (stall, 3),
     "volumes": (volumes, 8),
     "volumes_killed": (volumes_killed, 8),
 }

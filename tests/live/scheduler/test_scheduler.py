@@ -337,6 +337,73 @@ def test_a_member_that_completes_a_gang_is_not_told_that_it_waits_for_others(ser
     virtual(story())
 
 
+# --- where each pod is -----------------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_in_one_place_from_the_first_word_to_the_last(server, virtual):
+    told = Server(422)
+    seen: list[object] = []
+
+    async def story() -> None:
+        async with deciding(server, told, make_node("a")) as live:
+            note = lambda: seen.append(live.lives.of("uid-p"))  # noqa: E731 - said in one line
+            note()
+            put(live, make_pod("p", "8"))
+            note()
+            live.cache.drop_pod("uid-p")
+            note()
+            put(live, make_pod("p", "2"))
+            assert live.core.step()
+            note()
+            await asyncio.sleep(0.5)
+            note()
+            assert live.misplaced() == set()
+            await quiet(live)
+            note()
+            put(live, make_pod("p", "2", "a", phase="Succeeded"))
+            note()
+            assert (len(live.lives), live.mend()) == (0, 0)
+
+    virtual(story())
+    assert seen == ["gone", "waiting", "gone", "binding", "resting", "running", "gone"]
+
+
+def test_a_pod_that_another_binds_or_that_goes_while_it_rests_or_is_bound_leaves_no_trace(server, virtual):
+    told = Server(422, 422, lambda: told.live.cache.drop_pod("uid-r") or 422)
+
+    async def story() -> dict[str, object]:
+        async with deciding(server, told, make_node("a")) as live:
+            put(live, make_pod("p"), make_pod("q"))
+            await asyncio.sleep(0.5)
+            assert [live.lives.of(f"uid-{name}") for name in "pq"] == ["resting", "resting"]
+            put(live, make_pod("p", node="a"))
+            live.cache.drop_pod("uid-q")
+            put(live, make_pod("r"))
+            await quiet(live)
+            return {name: live.lives.of(f"uid-{name}") for name in "pqr"}
+
+    assert virtual(story()) == {"p": "running", "q": "gone", "r": "gone"}
+
+
+def test_a_pod_that_dropped_out_is_put_back_when_it_is_missed_twice(server, virtual):
+    told = Server()
+
+    async def story() -> None:
+        async with deciding(server, told, make_node("a")) as live:
+            live.leads = False
+            put(live, make_pod("p"))
+            live.queue.remove("uid-p")
+            assert (live.misplaced(), live.mend(), told.binds) == ({"uid-p"}, 0, [])
+            live.leads = True
+            assert live.mend() == 1
+            live.anything_changed()
+            await quiet(live)
+            assert (live.misplaced(), live.mend()) == (set(), 0)
+
+    virtual(story())
+    assert told.binds == [("p", "a")]
+
+
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
+from foresail.core.lifecycle import Lives, State
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.preemption import Preempting, Preemption
 from foresail.core.queue import Backoff
@@ -50,15 +51,19 @@ class LiveCluster:
         self,
         api: Client,
         cache: Cache,
+        lives: Lives,
         events: Events,
         metrics: Metrics,
         *,
         changed: Callable[[], None],
         backoff: Backoff,
     ) -> None:
-        """`changed` is called whenever there may be something to decide again; pods whose bind failed back off."""
+        """`changed` is called whenever there may be something to decide again; pods whose bind failed back off. Pods
+        that wait are in `lives` already.
+        """
         self.table = cache.table
         self.cache = cache
+        self.lives = lives
         self.events = events
         self.conditions = Conditions(api, self._waiting)
         self.preemption = Preempting(may_preempt=self._may_preempt)
@@ -107,6 +112,7 @@ class LiveCluster:
         self.policy_error = ""
         self._metrics.attempts[SCHEDULED].inc()
         uid = _uid(pod)
+        self.lives.turn(uid, State.BINDING)
         self._aims[uid] = aim = Aim(pod, placement, self._overfills(pod, placement))
         self.binding[uid] = asyncio.create_task(self._bind(self.cache.pods[uid], aim), name=f"bind {pod.name}")
 
@@ -131,22 +137,27 @@ class LiveCluster:
 
     async def _clear(self, pod: CachedPod, plan: Preemption) -> None:
         uid = pod.uid
+
+        def is_wanted() -> bool:
+            return self.may_bind() and self._holds(uid, plan.node)
+
         try:
-            cleared = await self._evictor.clear(pod, plan, wanted=lambda: self._clears(uid, plan.node))
+            cleared = await self._evictor.clear(pod, plan, wanted=is_wanted)
         finally:
             del self.clearing[uid]
-        if not cleared and self._clears(uid, plan.node):
-            # The node is not to be had this way; the pod is tried again as one that holds no node.
+        if not cleared and self._holds(uid, plan.node):
+            # The node is not to be had this way, or another leads by now: held for a pod for which nobody leaves, it
+            # would be so for ever. The pod is tried again as one that holds no node, here or by whoever leads.
             self.preemption.nominations.withdraw(uid)
             self._try_again_later()
         elif uid in self.scheduler.queue:
             # It may have had its turn meanwhile, when it could not make others go.
             self._try_again()
 
-    def _clears(self, uid: str, node: str) -> bool:
-        """Whether a node is still to be cleared for a pod: by us, and the pod has not found another or gone."""
+    def _holds(self, uid: str, node: str) -> bool:
+        """Whether a node is held for a pod: it has not found another, nor gone."""
         nomination = self.preemption.nominations.get(uid)
-        return self.may_bind() and nomination is not None and nomination.node == node
+        return nomination is not None and nomination.node == node
 
     def _may_preempt(self, pod: Pod) -> bool:
         cached = self.cache.pods.get(_uid(pod))
@@ -182,7 +193,7 @@ class LiveCluster:
                 self._tell(pod.uid, *told)
                 return
 
-    def lack_companions(self, gang: Gang, members: list[Pod], more: int) -> None:
+    def gang_is_incomplete(self, gang: Gang, members: list[Pod], more: int) -> None:
         """Too few of a gang have come for a turn of it."""
         why = f"waiting for {more} more of the {gang.min_members} pods of gang {gang.name}"
         for pod in members:
@@ -280,6 +291,8 @@ class LiveCluster:
     def _conclude(self, cached: CachedPod, pod: Pod, placement: Placement, ended: Bind) -> None:
         uid = cached.uid
         if ended.ending is Ending.BOUND:
+            if self.lives.of(uid) is State.BINDING:  # the watch may have told so already, or that it has ended since
+                self.lives.turn(uid, State.RUNNING)
             self.bind_error = ""
             self._failures.pop(uid, None)
             self.conditions.forget(uid)
@@ -306,20 +319,25 @@ class LiveCluster:
     def _rest(self, pod: Pod, pause_s: float) -> None:
         uid = _uid(pod)
         if uid in self.cache.pods:
+            self.lives.turn(uid, State.RESTING)
             self.paused[uid] = asyncio.get_running_loop().call_later(pause_s, self._resume, uid)
 
     def _resume(self, uid: str) -> None:
         self.paused.pop(uid, None)
         # As it is now: labels or gates may have changed while it rested.
         pod = self.cache.waiting(uid)
-        if pod is not None and uid not in self.scheduler.queue:
-            if pod.gang is not None:
-                self.scheduler.queue.members_placed(pod.gang, self.cache.placed_members(pod.gang.name))
-            self.scheduler.submit(pod)
-            self._changed()
+        if pod is None:
+            self.lives.forget(uid)
+            return
+        self.lives.turn(uid, State.WAITING)
+        if pod.gang is not None:
+            self.scheduler.queue.members_placed(pod.gang, self.cache.placed_members(pod.gang.name))
+        self.scheduler.submit(pod)
+        self._changed()
 
     def forget(self, uid: str) -> None:
         """The pod is gone, or somebody else has placed it."""
+        self.lives.forget(uid)
         self._failures.pop(uid, None)
         if not self._failures:
             self.bind_error = ""  # nobody is left who could not be bound

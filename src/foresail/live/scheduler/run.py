@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from foresail.core.clock import Clock
 from foresail.core.profile import Profile
 from foresail.core.queue import Backoff
 from foresail.kube.api.client import Client
@@ -66,13 +67,14 @@ def lessons_for(cache: Cache, settings: RunSettings) -> Lessons:
 class SchedulerProgram(Program):
     """Decides about the pods that name our scheduler, and binds them while it leads."""
 
-    def __init__(self, settings: RunSettings, api: Client, *, announce: Announce) -> None:
+    def __init__(self, settings: RunSettings, api: Client, *, announce: Announce, clock: Clock | None = None) -> None:
         self.settings = settings
         self.live = LiveScheduler(
             api,
             profile_for(settings.policy, settings.seed),
             scheduler_name=settings.scheduler_name,
             backoff=settings.backoff,
+            clock=clock,
         )
         super().__init__(
             api,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Container, Hashable
 
 from foresail.core.clock import Clock, WallClock
 from foresail.core.decide import decide
+from foresail.core.lifecycle import Lives, State
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.profile import Profile
 from foresail.core.queue import Backoff, Queue
@@ -44,12 +46,17 @@ class LiveScheduler(Listener):
         clock: Clock | None = None,
     ) -> None:
         backoff = backoff or Backoff()
+        self._scheduler_name = scheduler_name
         self.metrics = Metrics(scheduler_name)
         self.cache = Cache(self, scheduler_name=scheduler_name, devices=profile.devices)
         self.events = Events(api)
         self._clock = clock or WallClock()
         self.queue = Queue(self._clock, backoff=backoff, roll_call=RollCall(self._clock))
-        self.cluster = LiveCluster(api, self.cache, self.events, self.metrics, changed=self._changed, backoff=backoff)
+        self.lives = Lives()
+        """Where each pod of ours is, from when it can be placed until it has left its node."""
+        self.cluster = LiveCluster(
+            api, self.cache, self.lives, self.events, self.metrics, changed=self._changed, backoff=backoff
+        )
         preemption = self.cluster.preemption
         self.core = Scheduler(self.cluster, profile, self.queue, decide=self._decide, preemption=preemption)
         self.cluster.scheduler = self.core
@@ -58,6 +65,8 @@ class LiveScheduler(Listener):
         """What the last turn broke on, if it was no policy's fault; empty once a turn went well."""
         self._gangs: dict[str, Gang] = {}
         """Those of which somebody has waited, as long as there is any member."""
+        self._missed: set[str] = set()
+        """Waiting pods that were nowhere when this was last looked at."""
         self._news = asyncio.Event()
         self._flush_s = _FLUSH_EVERY_S
         self._mend_s = _MEND_EVERY_S
@@ -72,8 +81,9 @@ class LiveScheduler(Listener):
     # --- what the cache tells --------------------------------------------------------------------------------------
 
     def pod_waits(self, pod: Pod, cached: CachedPod) -> None:
-        if cached.uid in self.cluster.binding or cached.uid in self.queue:
-            return
+        if self.lives.of(cached.uid) is not State.GONE:
+            return  # it changed while it is being bound; what becomes of it then is looked at then
+        self.lives.begin(cached.uid, State.WAITING)
         self.metrics.incoming.labels("PodAdd").inc()
         if pod.gang is not None:
             self._gangs[pod.gang.name] = pod.gang
@@ -89,9 +99,24 @@ class LiveScheduler(Listener):
 
     def pod_gone(self, uid: str) -> None:
         self.core.withdraw(uid)
-        if uid not in self.cluster.binding:
+        if self.lives.of(uid) is not State.BINDING:
             self.cluster.forget(uid)
+        elif uid not in self.cache.pods:
+            self.lives.forget(uid)
         self._changed()
+
+    def pod_confirmed(self, cached: CachedPod) -> None:
+        if cached.ended:
+            self.lives.forget(cached.uid)  # before anybody had told that it ran
+
+    def running_changed(self, before: CachedPod | None, now: CachedPod | None) -> None:
+        cached = now or before
+        if cached is None or cached.scheduler_name != self._scheduler_name:
+            return
+        if now is None:
+            self.lives.forget(cached.uid)
+        elif self.lives.of(cached.uid) is not State.MOVING:
+            self.lives.meet(cached.uid, State.RUNNING)
 
     def pod_waits_for(self, cached: CachedPod, why: str) -> None:
         self.cluster.explain_wait(cached, why)
@@ -171,7 +196,7 @@ class LiveScheduler(Listener):
     def _look_after(self) -> None:
         if self.leads:
             for gang, members, more in self.queue.incomplete():
-                self.cluster.lack_companions(gang, members, more)
+                self.cluster.gang_is_incomplete(gang, members, more)
         now_s = self._clock.now()
         if now_s >= self._flush_s:
             self._flush_s = now_s + _FLUSH_EVERY_S
@@ -181,16 +206,27 @@ class LiveScheduler(Listener):
             self.mend()
 
     def mend(self) -> int:
-        """Put back waiting pods that stand nowhere. There should never be one; if there is, it is counted and told."""
-        lost = 0
-        cluster = self.cluster
-        for uid in self.cache.who_waits:
-            if any(uid in place for place in (self.queue, cluster.binding, cluster.paused, cluster.table.placed)):
-                continue
-            pod = self.cache.waiting(uid)
-            if pod is not None:
-                lost += 1
-                get_logger().error("pod_was_lost", pod=pod.name)
-                self.core.submit(pod)
-        self.metrics.mended.inc(lost)
-        return lost
+        """Put back pods that are lost; returns how many. There should never be one; if there is, it is told.
+
+        An answer of the API server may be ahead of its watch, so a pod must be missed in two looks in a row.
+        """
+        missed = self.misplaced()
+        lost = [pod for uid in missed & self._missed if (pod := self.cache.waiting(uid)) is not None]
+        self._missed = missed
+        for pod in lost:
+            get_logger().error("pod_was_lost", pod=pod.name, state=self.lives.of(pod.uid).value)
+            self.lives.forget(pod.uid)
+            self.lives.begin(pod.uid, State.WAITING)
+            self.core.submit(pod)
+        self.metrics.mended.inc(len(lost))
+        return len(lost)
+
+    def misplaced(self) -> set[str]:
+        """Pods that wait, by the cache's word, and are not where their state says."""
+        place_of: dict[State, Container[Hashable]] = {
+            State.WAITING: self.queue,
+            State.RESTING: self.cluster.paused,
+            State.BINDING: self.cluster.binding,
+            State.RUNNING: self.cluster.table.placed,
+        }
+        return {uid for uid in self.cache.who_waits if uid not in place_of.get(self.lives.of(uid), ())}
