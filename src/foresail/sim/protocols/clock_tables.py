@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from foresail.core.lifecycle import State
 from foresail.core.spec import Workload
 from foresail.core.table import CPU, GPU, MEMORY, NodeTable
 from foresail.results.tables import Column
-from foresail.sim.cluster import FAILED, FINISHED, NOT_ARRIVED, RUNNING, WAITING, Ledger
+from foresail.sim.ledger import Ledger
 from foresail.sim.meter import Meter
 
 Floats = npt.NDArray[np.float64]
@@ -31,17 +32,15 @@ class Timeline:
         self._start_s = start_s
         self._every_s = every_s
         self._meter = Meter(table, workload, 1024)
-        self._asked_milli = [spec.gpu_count * spec.gpu_milli for spec in workload.specs]
-        self._spec_of = workload.spec_of.tolist()
+        requested = np.array([spec.gpu_count * spec.gpu_milli for spec in workload.specs], dtype=np.int64)
+        by_arrival = workload.spec_of[np.argsort(workload.arrival_s, kind="stable")]
+        self._requested_milli = [0, *np.cumsum(requested[by_arrival]).tolist()]
+        """GPU milli of the first so many pods to arrive, together."""
         self._seen_touches = table.touches
         self._now_s = start_s
         self._sums = [0.0] * 4
         self._due = 0
         self._log: list[tuple[float, int, int, int, int, int]] = []
-        self.arrived_gpu_milli = 0
-
-    def arrive(self, index: int) -> None:
-        self.arrived_gpu_milli += self._asked_milli[self._spec_of[index]]
 
     def pass_to(self, time_s: float) -> None:
         """Nothing changes until `time_s`: write down the snapshots before it and add up what has been used."""
@@ -83,9 +82,9 @@ class Timeline:
 
     def _snapshot(self, time_s: float) -> None:
         count = self._ledger.count
-        self._log.append(
-            (time_s, self.arrived_gpu_milli, count[RUNNING], count[WAITING], count[FAILED], count[FINISHED])
-        )
+        arrived_milli = self._requested_milli[len(self._requested_milli) - 1 - count[State.EXPECTED]]
+        states = (count[State.RUNNING], count[State.WAITING], count[State.FAILED], count[State.FINISHED])
+        self._log.append((time_s, arrived_milli, *states))
         self._meter.record()
 
     def columns(self) -> dict[str, Column]:
@@ -124,16 +123,23 @@ def _percent(part: float, whole: float) -> float | None:
 
 
 def pod_columns(
-    workload: Workload, ledger: Ledger, why_waiting: dict[int, str], *, now_s: float, least_run_s: float
+    workload: Workload,
+    ledger: Ledger,
+    why_waiting: dict[int, str],
+    alone_s: Floats,
+    *,
+    now_s: float,
+    least_run_s: float,
 ) -> dict[str, Column]:
     """The story of every pod that has arrived, in the order of submission.
 
-    What still waits or runs is counted up to `now_s`. `least_run_s` bounds the slowdown of very short pods.
+    What still waits or runs is counted up to `now_s`. Slowdown is measured by `alone_s`, how long each pod would run if
+    nothing disturbed it; `least_run_s` bounds that of very short pods.
     """
     came = _came(workload, ledger)
-    outcome = [ledger.outcome[index] for index in came]
-    waits = np.array([name == WAITING for name in outcome], dtype=np.bool_)
-    runs = np.array([name == RUNNING for name in outcome], dtype=np.bool_)
+    states = [ledger.lives.of(index) for index in came]
+    waits = np.array([state is State.WAITING for state in states], dtype=np.bool_)
+    runs = np.array([state is State.RUNNING for state in states], dtype=np.bool_)
     submit_s = workload.arrival_s[came]
     start_s, end_s = _at(ledger.start_s, came), _at(ledger.end_s, came)
     wait_s = _at(ledger.waited_s, came)
@@ -147,8 +153,8 @@ def pod_columns(
         "end_s": end_s,
         "wait_s": wait_s,
         "run_s": run_s,
-        "slowdown": np.maximum(1.0, (end_s - submit_s) / np.maximum(workload.duration_s[came], least_run_s)),
-        "outcome": outcome,
+        "slowdown": np.maximum(1.0, (end_s - submit_s) / np.maximum(alone_s[came], least_run_s)),
+        "outcome": [state.value for state in states],
         "restarts": np.array([ledger.restarts[index] for index in came], dtype=np.int64),
         "reason": [ledger.reason[index] or why_waiting.get(index, "") for index in came],
     }
@@ -173,20 +179,21 @@ def summarize(pods: dict[str, Column], ledger: Ledger, means: dict[str, Any], *,
     submit_s, start_s, end_of = (np.asarray(pods[name]) for name in ("submit_s", "start_s", "end_s"))
     wait_s, slowdown = np.asarray(pods["wait_s"]), np.asarray(pods["slowdown"])
     outcome = np.array(pods["outcome"], dtype=np.str_)
+    still_waits = outcome == State.WAITING.value
     has_started, has_ended = np.isfinite(start_s), np.isfinite(end_of)
     failed_by: dict[str, int] = {}
     for reason, name in zip(pods["reason"], pods["outcome"], strict=True):
-        if name == FAILED:
+        if name == State.FAILED:
             failed_by[reason] = failed_by.get(reason, 0) + 1
     return {
         "pods": len(outcome),
-        "not_arrived": ledger.count[NOT_ARRIVED],
-        **{name: ledger.count[name] for name in (FINISHED, RUNNING, WAITING, FAILED)},
+        "not_arrived": ledger.count[State.EXPECTED],
+        **{state.value: ledger.count[state] for state in (State.FINISHED, State.RUNNING, State.WAITING, State.FAILED)},
         "failed_by_reason": dict(sorted(failed_by.items(), key=lambda item: (-item[1], item[0]))),
         "evicted": ledger.evictions,
         "restarted_pods": int((np.asarray(pods["restarts"]) > 0).sum()),
         "wait_s": {**_spread(wait_s[has_started]), "max": _most(wait_s[has_started])},
-        "still_waiting_s": {"mean": _mean(wait_s[outcome == WAITING]), "max": _most(wait_s[outcome == WAITING])},
+        "still_waiting_s": {"mean": _mean(wait_s[still_waits]), "max": _most(wait_s[still_waits])},
         "bounded_slowdown": _spread(slowdown[has_ended]),
         "completion_s": _spread((end_of - submit_s)[has_ended]),
         "makespan_s": float(end_of[has_ended].max() - submit_s.min()) if has_ended.any() else None,
@@ -198,7 +205,7 @@ def summarize(pods: dict[str, Column], ledger: Ledger, means: dict[str, Any], *,
 def _came(workload: Workload, ledger: Ledger) -> list[int]:
     """The pods that have arrived, by time and then as the trace lists them."""
     order = np.argsort(workload.arrival_s, kind="stable").tolist()
-    return [index for index in order if ledger.outcome[index] != NOT_ARRIVED]
+    return [index for index in order if ledger.lives.of(index) is not State.EXPECTED]
 
 
 def _at(column: list[float], indices: list[int]) -> Floats:

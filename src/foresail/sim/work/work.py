@@ -1,0 +1,63 @@
+"""What the simulator asks of any kind of work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Interruptions:
+    """What a pod loses that is torn away from its node, and what it costs to go on elsewhere."""
+
+    keeps_progress: bool = False
+    """Whether a pod that lost its node goes on from its last checkpoint, instead of from its beginning."""
+    checkpoint_every_s: float = 0.0
+    """Time between two checkpoints of a running pod, counted from when it began to work on its node; 0: at any time."""
+    restart_s: float = 0.0
+    """How long a pod that starts again, or has been moved, holds its room before it works."""
+
+
+class Work(Protocol):
+    """How far running pods are. Plans their ends in the agenda, and plans anew when something changes them.
+
+    A pod is named by its index in the workload, a node by its row in the table.
+    """
+
+    def start(self, index: int, row: int) -> None:
+        """The pod has its node and begins, or goes on with what it had kept."""
+
+    def resume(self, index: int) -> None:
+        """A pod that had to get ready first begins to work."""
+
+    def end(self, index: int) -> None:
+        """The pod has done its work and leaves its node."""
+
+    def stop(self, index: int) -> None:
+        """The pod is torn away from its node."""
+
+    def move(self, index: int, row: int) -> None:
+        """The pod writes a checkpoint, leaves its node and goes on at another: it loses time, but no work."""
+
+    def resize(self, index: int, cpu_milli: int, cpu_limit_milli: int) -> None:
+        """The pod requests so much from now on, and may use so much, 0 for no limit."""
+
+    def settle(self) -> None:
+        """Plan the ends that this instant has changed; time may go on then."""
+
+    def used_milli(self, index: int) -> float:
+        """CPU that the running pod uses now."""
+
+    def done_cpu_s(self, index: int) -> float:
+        """CPU-seconds of its work that the pod has behind it now, what it has lost not counted."""
+
+    def left_cpu_s(self, index: int) -> float:
+        """CPU-seconds of its work that the pod still has before it; infinity for one that never ends."""
+
+    def alone_s(self) -> Floats:
+        """How long each pod would run if nothing disturbed it; shape (pods,), infinity for one that never ends."""
