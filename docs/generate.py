@@ -21,9 +21,11 @@ import typer  # noqa: E402 - see above
 from typer.testing import CliRunner  # noqa: E402 - see above
 
 from foresail.cli.main import app  # noqa: E402 - see above
+from foresail.results.metrics import FULL_LOAD, LOAD_STEMS, at_load, metrics  # noqa: E402 - see above
 from foresail.results.tables import TableSpec, table_named, tables  # noqa: E402 - see above
 
 ROOT = Path(__file__).resolve().parents[1]
+PARTLY_PRINTED = (ROOT / "docs/reference/results.md", ROOT / "docs/reference/experiments.md")
 CLI_INTRODUCTION = """\
 # Command line
 
@@ -76,6 +78,8 @@ def _printed(what: str) -> str:
     """The rows of a Markdown table, from what the program itself goes by."""
     if what == "files":
         return _files()
+    if what == "metrics":
+        return _metrics()
     if what.startswith("columns of "):
         return _columns(table_named(what.removeprefix("columns of ")))
     raise SystemExit(f'a page asks for "{what}" to be printed, which nobody can')
@@ -96,12 +100,24 @@ def _columns(table: TableSpec) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _metrics() -> str:
+    lines = ["| metric | shown as | protocol | unit | better | formula |", "|---|---|---|---|---|---|"]
+    for metric in [*(at_load(stem, FULL_LOAD) for stem in LOAD_STEMS), *metrics()]:
+        name, label, formula = (
+            text.replace(f"at_{FULL_LOAD}_", "at_<a>_").replace(f"load {FULL_LOAD}", "load a")
+            for text in (metric.name, metric.label, metric.formula)
+        )
+        cells = f"`{name}` | {label} | {', '.join(metric.protocols)} | {metric.unit} | {metric.better} | {formula}"
+        lines.append(f"| {cells} |".replace("|  |", "| |"))
+    return "\n".join(lines) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """What each generated page should hold."""
     return {
         ROOT / "docs/reference/cli.md": cli_page(),
         ROOT / "docs/changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
-        **{path: filled(path.read_text(encoding="utf-8")) for path in (ROOT / "docs/reference/results.md",)},
+        **{path: filled(path.read_text(encoding="utf-8")) for path in PARTLY_PRINTED},
     }
 
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foresail.experiments.statistics import Row, bootstrap_interval, compare
-from foresail.results.metrics import Metric
+from foresail.results.metrics import at_load, find_metric
 
-MORE = Metric("allocation_at_100_pct", "allocation_pct", 100)
-LESS = Metric("failed_pods", "failed")
+MORE = at_load("allocation", 100)
+LESS = find_metric("failed_pods", "openb", 1.3)
 
 
 def by_seed(**policies):

@@ -15,6 +15,8 @@ DIFFERENCES = [
     {"policy": "near", "baseline": "best-fit", "metric": "allocation_pct", "mean": 0.1, "low": -0.2, "high": 0.4},
     {"policy": "fgd", "baseline": "best-fit", "metric": "wait_s", "mean": -3.0, "low": -4.0, "high": -2.0},
 ]
+for row, unit in zip(DIFFERENCES, ("percentage points", "percentage points", "s"), strict=True):
+    row["unit"] = unit
 
 
 def test_plotly_accepts_every_figure(make_openb, make_clock):

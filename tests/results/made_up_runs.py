@@ -108,6 +108,7 @@ def _make_clock(policy="look-ahead", **fields):
         "by_load": None,
         "pods": pods,
         "placements": make_placements(("a", "b", "c", "d")),
+        "summary": {"allocation": {"gpu_pct": 25.0}},
     }
     return _make_openb(policy, **(parts | fields))
 

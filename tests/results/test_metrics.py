@@ -1,9 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from foresail.errors import OptionError
 from foresail.experiments.run import run
-from foresail.results.metrics import default_metrics, find_metric, measure
+from foresail.results import metrics as registry
+from foresail.results.key_figures import key_figures
+from foresail.results.metrics import Metric, default_metrics, find_metric, measure, metrics, register
+from foresail.sim.protocols.clock import ClockSettings
 
 
 def test_the_key_figures_of_each_protocol():
@@ -63,3 +68,46 @@ def test_a_clock_run_has_every_clock_figure(experiment):
     assert list(measured) == names
     assert None not in measured.values()
     assert measured["wait_mean_s"] == pytest.approx(np.mean(result.pods["wait_s"]))
+
+
+def test_a_summary_says_what_the_metrics_say(experiment):
+    result = run(experiment(protocol="clock").requests()[0])
+    figures, summary = measure(result, metrics()), result.summary
+    assert figures["allocation_over_time_pct"] == summary["allocation"]["gpu_pct"]
+    assert figures["makespan_s"] == summary["makespan_s"]
+    for figure in ("mean", "p50", "p95", "p99"):
+        assert figures[f"wait_{figure}_s"] == summary["wait_s"][figure]
+    for figure in ("mean", "p95"):
+        assert figures[f"slowdown_{figure}"] == summary["bounded_slowdown"][figure]
+    assert figures["failed_pods"] == summary["failed"]
+
+
+def test_no_metric_depends_on_how_often_a_snapshot_is_taken(experiment):
+    rare, often = (
+        run(experiment(protocol="clock", clock=ClockSettings(snapshot_every_s=every_s)).requests()[0])
+        for every_s in (1e9, 7.0)
+    )
+    assert len(rare.timeline["time_s"]) < len(often.timeline["time_s"])
+    assert measure(rare, metrics()) == measure(often, metrics())
+
+
+def test_every_metric_says_what_it_is():
+    for metric in metrics():
+        assert metric.formula
+        assert metric.better in {"higher", "lower"}
+        assert metric.unit or metric.name.startswith("slowdown")
+
+
+def test_a_package_adds_a_metric(experiment, monkeypatch):
+    monkeypatch.setattr(registry, "_METRICS", dict(registry._METRICS))
+    nodes = Metric("nodes", "cluster size", "nodes", "higher", "rows", lambda one: len(one.nodes["node"]), ("clock",))
+    register(nodes)
+    assert find_metric("nodes", "clock", 1.3) is nodes
+    result = run(experiment(protocol="clock").requests()[0])
+    assert measure(result, [nodes]) == {"nodes": 6}
+    assert [figure.text for figure in key_figures(result) if figure.label == "cluster size"] == ["6.00 nodes"]
+    with pytest.raises(OptionError, match='protocol openb has no metric "nodes"'):
+        find_metric("nodes", "openb", 1.3)
+    for taken in ("nodes", "allocation_at_7_pct"):
+        with pytest.raises(ValueError, match=r"there is a metric .* already"):
+            register(replace(nodes, name=taken))

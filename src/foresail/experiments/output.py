@@ -98,11 +98,13 @@ def _report_rows(plan: Plan, rows: Sequence[Row]) -> list[dict[str, Any]]:
             if row.metric == metric.name and row.diff_low is not None and (by_trace or row.trace == whole)
         ]
     several = len(plan.traces) > 1
+    units = {metric.name: metric.difference_unit for metric in plan.metrics}
     return [
         {
             "policy": f"{row.trace}: {row.policy}" if several else row.policy,
             "baseline": row.baseline,
             "metric": row.metric,
+            "unit": units[row.metric],
             "mean": row.diff_mean,
             "low": row.diff_low,
             "high": row.diff_high,

@@ -258,8 +258,6 @@ def _dots(rows: Sequence[Mapping[str, Any]], number: str) -> dict[str, Any]:
 
 
 def _metric_title(metric: str, unit: object) -> str:
-    if unit is None:
-        unit = "percentage points" if metric.endswith("_pct") else "s" if metric.endswith("_s") else None
     return text(f"difference in {metric} ({unit})" if unit else f"difference in {metric}")
 
 

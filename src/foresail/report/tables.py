@@ -1,4 +1,4 @@
-"""Tables for the terminal: the key figures of runs, and the differences between policies."""
+"""Tables of text: the key figures of runs, and the differences between policies."""
 
 from __future__ import annotations
 
@@ -32,23 +32,12 @@ def figure_rows(runs: Sequence[Run]) -> list[tuple[str, list[KeyFigure | None]]]
     return [(label, [figures.get(label) for figures in found]) for label in labels]
 
 
-def comparison_table(rows: Sequence[Mapping[str, Any]], *, title: str | None = None) -> Table:
-    """Show paired differences, one row a policy and metric.
-
-    Rows have policy, baseline, metric, mean, low and high (the ends of the interval); any further key becomes a column
-    of its own behind these.
-    """
-    table = Table(title=None if title is None else Text(title), header_style="bold", title_justify="left")
-    header, cells = comparison_cells(rows)
-    for index, name in enumerate(header):
-        table.add_column(Text(name), justify="right" if _is_number(rows, name, index) else "left")
-    for row in cells:
-        table.add_row(*[Text(cell) for cell in row])
-    return table
-
-
 def comparison_cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Lay out paired differences as a header and rows of text, for the terminal and for HTML alike."""
+    """Lay out paired differences as a header and rows of text.
+
+    Rows have policy, baseline, metric, its unit, mean, low and high (the ends of the interval); any further key becomes
+    a column of its own behind these.
+    """
     further = list(dict.fromkeys(key for row in rows for key in row if key not in _COMPARISON_KEYS))
     header = ["policy", "baseline", "metric", "difference", "interval", *further]
     cells = [
@@ -65,7 +54,7 @@ def comparison_cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list
     return header, cells
 
 
-_COMPARISON_KEYS = ("policy", "baseline", "metric", "mean", "low", "high")
+_COMPARISON_KEYS = ("policy", "baseline", "metric", "unit", "mean", "low", "high")
 
 
 def signed(value: float | None) -> str:
@@ -77,7 +66,3 @@ def _plain_cell(value: object) -> str:
     if value is None:
         return ""
     return f"{value:,.4g}" if isinstance(value, float) else str(value)
-
-
-def _is_number(rows: Sequence[Mapping[str, Any]], name: str, index: int) -> bool:
-    return index in {3, 4} or all(isinstance(row.get(name), int | float) for row in rows)

@@ -11,7 +11,7 @@ import math
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePath
@@ -24,7 +24,7 @@ from foresail import __version__
 from foresail.digest import sha256_of
 from foresail.errors import ResultsError
 from foresail.results.result import RunResult
-from foresail.results.tables import ENDINGS, table_named, tables, to_frame
+from foresail.results.tables import ENDINGS, Column, table_named, tables, to_frame
 
 FORMAT = "foresail-run"
 FORMAT_VERSION = 1
@@ -170,6 +170,11 @@ class StoredRun:
                 return self._table(file)
         return None
 
+    def columns(self, table: str) -> Mapping[str, Column] | None:
+        """The columns of one table as arrays, nulls as numbers that are none; None where there is no such table."""
+        frame = self.frame(table)
+        return None if frame is None else _FrameColumns(frame)
+
     def _table(self, file: str) -> pl.DataFrame:
         if file not in self._frames:
             self._frames[file] = self._read(self.folder / file)
@@ -185,6 +190,23 @@ class StoredRun:
             return frame.with_columns(pl.col(pl.String).fill_null(""))
         except (OSError, pl.exceptions.PolarsError) as error:
             raise ResultsError(f"{path}: cannot be read ({error}); {_RUN_AGAIN}") from error
+
+
+class _FrameColumns(Mapping[str, Column]):
+    """A data frame as the columns that a run makes; only those that are asked for are turned into arrays."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def __getitem__(self, name: str) -> Column:
+        values = self._frame[name]
+        return values.to_list() if values.dtype == pl.String else values.to_numpy()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frame.columns)
+
+    def __len__(self) -> int:
+        return self._frame.width
 
 
 Run = StoredRun | RunResult

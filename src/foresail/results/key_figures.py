@@ -1,18 +1,20 @@
-"""The handful of numbers a run is judged by, worked out from its tables alone."""
+"""The handful of numbers that a run is shown with: its metrics, and why pods failed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import polars as pl
+import numpy as np
 
 from foresail.results.folder import Run
-
-FULL_LOAD = 100
-"""The load, in % of all GPUs, at which runs are compared besides their last load."""
+from foresail.results.metrics import FAILED_PODS, FULL_LOAD, LOAD_STEMS, Metric, at_load, metrics
+from foresail.results.tables import Column
 
 _REASONS_SHOWN = 5
+_UNSAID = frozenset({"pods"})
+"""Units that the label says already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,45 @@ class KeyFigure:
 
 def key_figures(run: Run) -> list[KeyFigure]:
     """Work out a run's key figures; which ones depends on the tables it has, not on how it was made."""
-    figures = _counts(run)
-    by_load = run.frame("by_load")
-    if by_load is not None:
-        figures += _at_loads(by_load)
-    pods = run.frame("pods")
-    if pods is not None:
-        figures += _waits(pods) + _allocation(run) + _failures(pods)
+    pods = run.columns("pods")
+    figures = [KeyFigure("pods", len((run.columns("placements") or {"pod": []})["pod"]), digits=0)]
+    figures += [found for metric in _shown(run) if (found := _figure(metric, run)) is not None]
+    return figures if pods is None else figures + _reasons(pods)
+
+
+def _shown(run: Run) -> list[Metric]:
+    """The metrics of a run in the order in which they are read: by load after the count of failed pods."""
+    if run.columns("pods") is not None:
+        # A protocol that nobody has described shows what its tables allow.
+        known = [metric for metric in metrics() if run.protocol in metric.protocols]
+        return known or [metric for metric in metrics() if "clock" in metric.protocols]
+    own = [metric for metric in metrics() if run.protocol in metric.protocols]
+    failed = [metric for metric in metrics() if metric.name == FAILED_PODS]
+    by_load = run.columns("by_load")
+    loads = [] if by_load is None else np.asarray(by_load["load"], dtype=np.float64).tolist()
+    if loads:
+        last = max(loads)
+        wanted = [FULL_LOAD, last] if FULL_LOAD in loads and last != FULL_LOAD else [last]
+        failed += [at_load(stem, load) for stem in LOAD_STEMS for load in wanted]
+    return failed + [metric for metric in own if metric.name != FAILED_PODS]
+
+
+def _figure(metric: Metric, run: Run) -> KeyFigure | None:
+    value = metric.value(run)
+    if value is None and metric.hidden_without_value:
+        return None
+    return KeyFigure(metric.label, value, "" if metric.unit in _UNSAID else metric.unit, metric.digits)
+
+
+def _reasons(pods: Mapping[str, Column]) -> list[KeyFigure]:
+    """Why pods failed, the most frequent reasons first."""
+    failed = Counter(why for why, how in zip(pods["reason"], pods["outcome"], strict=True) if how == "failed")
+    reasons = sorted(failed.items(), key=lambda item: (-item[1], item[0]))
+    shown, others = reasons[:_REASONS_SHOWN], reasons[_REASONS_SHOWN:]
+    figures = [KeyFigure(f"failed: {reason or 'no reason given'}", count, digits=0) for reason, count in shown]
+    if others:
+        count = sum(count for _, count in others)
+        figures.append(KeyFigure(f"failed: {len(others)} other reasons", count, digits=0))
     return figures
 
 
@@ -60,78 +94,3 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
         if seen[label] > 1:
             labels[index] = f"{label} ({seen[label]})"
     return labels
-
-
-def _counts(run: Run) -> list[KeyFigure]:
-    placements = run.frame("placements")
-    assert placements is not None  # noqa: S101 - every run has placements; this only tells the type checker
-    figures = [KeyFigure("pods", placements.height, digits=0)]
-    if run.frame("pods") is None:
-        # Without departures a pod is tried once: not placed is failed.
-        figures.append(KeyFigure("failed", int((placements["node"] == "").sum()), digits=0))
-    return figures
-
-
-def _at_loads(by_load: pl.DataFrame) -> list[KeyFigure]:
-    loads = by_load["load"].drop_nulls().to_list()
-    if not loads:
-        return []
-    last = max(loads)
-    wanted = [FULL_LOAD, last] if FULL_LOAD in loads and last != FULL_LOAD else [last]
-    figures = []
-    for label, column in (
-        ("GPU allocation", "allocation_pct"),
-        ("fragmentation", "fragmentation_pct"),
-        ("fragmentation ratio", "fragmentation_ratio_pct"),
-    ):
-        for load in wanted:
-            value = by_load.filter(pl.col("load") == load)[column].to_list()[0]
-            figures.append(KeyFigure(f"{label} at load {load:g}", value, "%"))
-    return figures
-
-
-def _waits(pods: pl.DataFrame) -> list[KeyFigure]:
-    started = pods.filter(pl.col("start_s").is_finite())
-    wait, slowdown = started["wait_s"].drop_nulls(), started["slowdown"].drop_nulls()
-    figures = [KeyFigure("wait mean", _mean(wait), "s", 1)]
-    figures += [KeyFigure(f"wait p{share}", _quantile(wait, share), "s", 1) for share in (50, 95, 99)]
-    figures += [
-        KeyFigure("bounded slowdown mean", _mean(slowdown)),
-        KeyFigure("bounded slowdown p95", _quantile(slowdown, 95)),
-    ]
-    ends = pods["end_s"].filter(pods["end_s"].is_finite())
-    makespan_s = None if ends.is_empty() else float(ends.to_numpy().max() - pods["submit_s"].to_numpy().min())
-    return [*figures, KeyFigure("makespan", makespan_s, "s", 0)]
-
-
-def _allocation(run: Run) -> list[KeyFigure]:
-    timeline = run.frame("timeline")
-    if timeline is None or timeline.height < 2 or not run.total_gpus:
-        return []
-    # A snapshot holds until the next one, so each counts for as long as it lasted.
-    lasted_s = timeline["time_s"].diff().slice(1)
-    whole_s = float(lasted_s.sum())
-    if whole_s <= 0:
-        return []
-    used = float((timeline["used_gpu_milli"].slice(0, timeline.height - 1) * lasted_s).sum())
-    return [KeyFigure("GPU allocation over time", used / whole_s / run.total_gpus / 10, "%")]
-
-
-def _failures(pods: pl.DataFrame) -> list[KeyFigure]:
-    failed = pods.filter(pl.col("outcome") == "failed")
-    figures = [KeyFigure("failed", failed.height, digits=0)]
-    reasons = failed.group_by("reason").len().sort(["len", "reason"], descending=[True, False])
-    for reason, count in reasons.head(_REASONS_SHOWN).iter_rows():
-        figures.append(KeyFigure(f"failed: {reason or 'no reason given'}", count, digits=0))
-    others = reasons.slice(_REASONS_SHOWN)
-    if others.height:
-        figures.append(KeyFigure(f"failed: {others.height} other reasons", int(others["len"].sum()), digits=0))
-    return figures
-
-
-def _mean(values: pl.Series) -> float | None:
-    return None if values.is_empty() else float(values.to_numpy().mean())
-
-
-def _quantile(values: pl.Series, share_pct: int) -> float | None:
-    return values.quantile(share_pct / 100, "linear")

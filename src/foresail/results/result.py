@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
-from foresail.results.tables import Columns, to_frame
+from foresail.results.tables import Column, Columns, to_frame
 
 
 @dataclass(slots=True)
@@ -45,6 +46,10 @@ class RunResult:
     @property
     def pods(self) -> Columns | None:
         return self.tables.get("pods")
+
+    def columns(self, table: str) -> Mapping[str, Column] | None:
+        """The columns of one table as arrays; None where the run has no such table."""
+        return self.tables.get(table)
 
     def frame(self, table: str) -> pl.DataFrame | None:
         """One table with its documented types; None where the run has no such table."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from foresail.core.lifecycle import State
 from foresail.core.spec import Workload
 from foresail.core.table import CPU, GPU, MEMORY, NodeTable
+from foresail.results import metrics
 from foresail.results.tables import Column
 from foresail.sim.ledger import Ledger
 from foresail.sim.meter import Meter
@@ -175,28 +175,24 @@ def placement_columns(workload: Workload, ledger: Ledger, node_names: list[str])
 
 
 def summarize(pods: dict[str, Column], ledger: Ledger, means: dict[str, Any], *, end_s: float) -> dict[str, Any]:
-    """The key figures. Percentiles interpolate linearly between the two nearest values."""
-    submit_s, start_s, end_of = (np.asarray(pods[name]) for name in ("submit_s", "start_s", "end_s"))
-    wait_s, slowdown = np.asarray(pods["wait_s"]), np.asarray(pods["slowdown"])
-    outcome = np.array(pods["outcome"], dtype=np.str_)
-    still_waits = outcome == State.WAITING.value
-    has_started, has_ended = np.isfinite(start_s), np.isfinite(end_of)
+    """The figures of the run, by the formulas of `foresail.results.metrics`."""
+    still_s = np.asarray(pods["wait_s"])[np.array(pods["outcome"], dtype=np.str_) == State.WAITING.value]
     failed_by: dict[str, int] = {}
     for reason, name in zip(pods["reason"], pods["outcome"], strict=True):
         if name == State.FAILED:
             failed_by[reason] = failed_by.get(reason, 0) + 1
     return {
-        "pods": len(outcome),
+        "pods": len(pods["outcome"]),
         "not_arrived": ledger.count[State.EXPECTED],
         **{state.value: ledger.count[state] for state in (State.FINISHED, State.RUNNING, State.WAITING, State.FAILED)},
         "failed_by_reason": dict(sorted(failed_by.items(), key=lambda item: (-item[1], item[0]))),
         "evicted": ledger.evictions,
         "restarted_pods": int((np.asarray(pods["restarts"]) > 0).sum()),
-        "wait_s": {**_spread(wait_s[has_started]), "max": _most(wait_s[has_started])},
-        "still_waiting_s": {"mean": _mean(wait_s[still_waits]), "max": _most(wait_s[still_waits])},
-        "bounded_slowdown": _spread(slowdown[has_ended]),
-        "completion_s": _spread((end_of - submit_s)[has_ended]),
-        "makespan_s": float(end_of[has_ended].max() - submit_s.min()) if has_ended.any() else None,
+        "wait_s": {**metrics.spread(metrics.waits_s(pods)), "max": metrics.most(metrics.waits_s(pods))},
+        "still_waiting_s": {"mean": metrics.mean(still_s), "max": metrics.most(still_s)},
+        "bounded_slowdown": metrics.spread(metrics.slowdowns(pods)),
+        "completion_s": metrics.spread(metrics.completions_s(pods)),
+        "makespan_s": metrics.makespan_s(pods),
         "end_s": end_s,
         **means,
     }
@@ -210,17 +206,3 @@ def _came(workload: Workload, ledger: Ledger) -> list[int]:
 
 def _at(column: list[float], indices: list[int]) -> Floats:
     return np.array([column[index] for index in indices], dtype=np.float64)
-
-
-def _spread(values: Floats) -> dict[str, float | None]:
-    percentiles = np.percentile(values, (50, 95, 99)).tolist() if len(values) else [None] * 3
-    return {"mean": _mean(values), **dict(zip(("p50", "p95", "p99"), percentiles, strict=True))}
-
-
-def _mean(values: Floats) -> float | None:
-    # fsum: the mean is the same whatever order the pods come in.
-    return math.fsum(values.tolist()) / len(values) if len(values) else None
-
-
-def _most(values: Floats) -> float | None:
-    return float(values.max()) if len(values) else None
