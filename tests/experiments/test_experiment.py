@@ -5,7 +5,7 @@ import pytest
 
 from foresail.errors import ForesailError, InputError, OptionError
 from foresail.experiments.experiment import parse_seeds
-from foresail.sim.protocols.clock import ClockSettings
+from foresail.sim.protocols.clock_settings import ClockSettings
 
 
 def test_requests_go_by_trace_then_policy_then_seed(experiment, traces):

@@ -6,7 +6,7 @@ from foresail.core.queue import Backoff
 from foresail.errors import ForesailError, InputError
 from foresail.experiments.experiment import Experiment, TraceFiles
 from foresail.experiments.experiment_file import load_experiment
-from foresail.sim.protocols.clock import ClockSettings
+from foresail.sim.protocols.clock_settings import ClockSettings
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "experiment.toml"
 

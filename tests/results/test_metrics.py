@@ -8,7 +8,7 @@ from foresail.experiments.run import run
 from foresail.results import metrics as registry
 from foresail.results.key_figures import key_figures
 from foresail.results.metrics import Metric, default_metrics, find_metric, measure, metrics, register
-from foresail.sim.protocols.clock import ClockSettings
+from foresail.sim.protocols.clock_settings import ClockSettings
 
 
 def test_the_key_figures_of_each_protocol():

@@ -14,7 +14,8 @@ from foresail.policies.plain.fit import Fit, Schedulable
 from foresail.policies.profiles.load import load_profile
 from foresail.sim.checkpoint import Checkpoint
 from foresail.sim.faults import Faults
-from foresail.sim.protocols.clock import ClockSettings, run_clock
+from foresail.sim.protocols.clock import run_clock
+from foresail.sim.protocols.clock_settings import ClockSettings
 from foresail.traces.trace import Trace
 
 

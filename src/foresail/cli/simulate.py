@@ -142,7 +142,7 @@ def simulate(
     from foresail.experiments.store import checkpoint_for, store_run
     from foresail.report.tables import run_table
     from foresail.results.folder import check_target
-    from foresail.sim.protocols.clock import ClockSettings
+    from foresail.sim.protocols.clock_settings import ClockSettings
 
     request = RunRequest(
         nodes=str(nodes),

@@ -18,7 +18,7 @@ from foresail.policies.profiles.load import load_profile, profile_path
 from foresail.policies.profiles.scheduler_configuration import ENDINGS
 from foresail.results.metrics import Metric, default_metrics, find_metric
 from foresail.sim.faults import Faults
-from foresail.sim.protocols.clock import ClockSettings
+from foresail.sim.protocols.clock_settings import ClockSettings
 from foresail.sim.protocols.openb import arrivals
 from foresail.traces.trace import trace_name
 

@@ -11,7 +11,7 @@ from foresail.errors import InputError, OptionError, did_you_mean
 from foresail.experiments.experiment import Experiment, TraceFiles, parse_seeds, traces_of
 from foresail.experiments.run import CLOCK_OPTIONS, RunRequest, parse_backoff
 from foresail.policies.profiles.scheduler_configuration import ENDINGS
-from foresail.sim.protocols.clock import ClockSettings
+from foresail.sim.protocols.clock_settings import ClockSettings
 from foresail.toml import read_toml
 from foresail.traces.trace import trace_name
 

@@ -20,7 +20,8 @@ from foresail.policies.profiles.load import is_profile_file, load_profile, profi
 from foresail.results.result import RunResult
 from foresail.sim.checkpoint import Checkpoint
 from foresail.sim.faults import Faults
-from foresail.sim.protocols.clock import ClockSettings, run_clock
+from foresail.sim.protocols.clock import run_clock
+from foresail.sim.protocols.clock_settings import ClockSettings
 from foresail.sim.protocols.openb import run_openb
 from foresail.traces.trace import Trace, load
 

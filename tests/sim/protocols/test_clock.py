@@ -15,7 +15,8 @@ from foresail.errors import InputError, OptionError
 from foresail.policies.profiles.load import load_profile
 from foresail.results.tables import FRAGMENT_CLASSES
 from foresail.sim.faults import Fault, Faults
-from foresail.sim.protocols.clock import ClockSettings, run_clock
+from foresail.sim.protocols.clock import run_clock
+from foresail.sim.protocols.clock_settings import ClockSettings
 from foresail.traces.openb.get import OPENB_NODES
 from foresail.traces.trace import Trace, load
 

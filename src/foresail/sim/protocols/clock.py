@@ -1,14 +1,13 @@
 """Protocol `clock`: pods come when the trace says, wait for room, run for their time and leave.
 
-Its settings, and what is measured; how time goes by is the engine's.
+What is measured; how time goes by is the engine's.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -16,16 +15,16 @@ from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
 from foresail.core.journal import Listener
 from foresail.core.profile import Profile
-from foresail.core.queue import NO_BACKOFF, Backoff
 from foresail.core.spec import Workload
 from foresail.core.table import NodeTable
-from foresail.errors import InputError, OptionError
+from foresail.errors import InputError
 from foresail.results.result import RunResult
 from foresail.sim.checkpoint import Checkpoint, identity_of
 from foresail.sim.engine import Engine
 from foresail.sim.faults import Faults
 from foresail.sim.impossible import Impossible
 from foresail.sim.node_table import node_columns
+from foresail.sim.protocols.clock_settings import ClockSettings
 from foresail.sim.protocols.clock_tables import Timeline, placement_columns, pod_columns, summarize
 from foresail.sim.volumes import look_after_volumes
 from foresail.sim.work.work import Interruptions
@@ -33,47 +32,6 @@ from foresail.traces.trace import Trace
 
 _SNAPSHOTS = 1000
 _PROGRESS_EVERY = 256
-
-
-@dataclass(frozen=True, slots=True)
-class ClockSettings:
-    """How time goes by in a run."""
-
-    snapshot_every_s: float | None = None
-    """Time between two rows of the timeline, in seconds; None or 0 takes about 1000 over the trace."""
-    until_s: float | None = None
-    """When to stop, in seconds of the trace's time; None goes on until nothing can happen any more."""
-    arrival_scale: float = 1.0
-    """Arrival times are multiplied by this: 0.5 makes pods come twice as fast. Durations and faults stay."""
-    after_failure: Literal["restart", "resume"] = "restart"
-    """Whether a pod that lost its node starts from its beginning, or goes on where it was."""
-    gang_restart: Literal["member", "all"] = "member"
-    """When a gang loses a member: whether only that one waits again, or the whole gang starts anew together."""
-    fail_impossible: bool = True
-    """Fail pods at once that would not fit even if every node were empty, instead of letting them wait for ever."""
-    backoff: Backoff = NO_BACKOFF
-    """How long a pod that fitted nowhere is left alone even when room becomes free."""
-    preemption: bool = False
-    """Whether a pod that fits nowhere may make running pods of less priority wait again."""
-    slowdown_threshold_s: float = 10.0
-    """Pods that run shorter than this count as this long when their slowdown is worked out."""
-
-    def __post_init__(self) -> None:
-        for name, least in (("snapshot_every_s", 0.0), ("until_s", 0.0)):
-            value = getattr(self, name)
-            if value is not None and not least <= value < math.inf:
-                raise OptionError(f"{name} is {value:g}; it is a time in seconds, 0 or more")
-        if not 0 < self.arrival_scale < math.inf:
-            raise OptionError(
-                f"arrival_scale is {self.arrival_scale:g}; it is a factor above 0 (1 leaves times as they are)"
-            )
-        if not 0 < self.slowdown_threshold_s < math.inf:
-            raise OptionError(
-                f"slowdown_threshold_s is {self.slowdown_threshold_s:g}; it is a time in seconds, above 0"
-            )
-        for name, known in (("after_failure", ("restart", "resume")), ("gang_restart", ("member", "all"))):
-            if getattr(self, name) not in known:
-                raise OptionError(f'{name} is "{getattr(self, name)}"; it is "{known[0]}" or "{known[1]}"')
 
 
 def run_clock(

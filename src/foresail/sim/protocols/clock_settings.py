@@ -1,0 +1,54 @@
+"""The settings of protocol `clock`. A field here is an option, a key of experiment files and a part of manifests.
+
+Stands apart from the protocol, so that asking for help does not load compiled kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from foresail.core.queue import NO_BACKOFF, Backoff
+from foresail.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSettings:
+    """How time goes by in a run."""
+
+    snapshot_every_s: float | None = None
+    """Time between two rows of the timeline, in seconds; None or 0 takes about 1000 over the trace."""
+    until_s: float | None = None
+    """When to stop, in seconds of the trace's time; None goes on until nothing can happen any more."""
+    arrival_scale: float = 1.0
+    """Arrival times are multiplied by this: 0.5 makes pods come twice as fast. Durations and faults stay."""
+    after_failure: Literal["restart", "resume"] = "restart"
+    """Whether a pod that lost its node starts from its beginning, or goes on where it was."""
+    gang_restart: Literal["member", "all"] = "member"
+    """When a gang loses a member: whether only that one waits again, or the whole gang starts anew together."""
+    fail_impossible: bool = True
+    """Fail pods at once that would not fit even if every node were empty, instead of letting them wait for ever."""
+    backoff: Backoff = NO_BACKOFF
+    """How long a pod that fitted nowhere is left alone even when room becomes free."""
+    preemption: bool = False
+    """Whether a pod that fits nowhere may make running pods of less priority wait again."""
+    slowdown_threshold_s: float = 10.0
+    """Pods that run shorter than this count as this long when their slowdown is worked out."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("snapshot_every_s", 0.0), ("until_s", 0.0)):
+            value = getattr(self, name)
+            if value is not None and not least <= value < math.inf:
+                raise OptionError(f"{name} is {value:g}; it is a time in seconds, 0 or more")
+        if not 0 < self.arrival_scale < math.inf:
+            raise OptionError(
+                f"arrival_scale is {self.arrival_scale:g}; it is a factor above 0 (1 leaves times as they are)"
+            )
+        if not 0 < self.slowdown_threshold_s < math.inf:
+            raise OptionError(
+                f"slowdown_threshold_s is {self.slowdown_threshold_s:g}; it is a time in seconds, above 0"
+            )
+        for name, known in (("after_failure", ("restart", "resume")), ("gang_restart", ("member", "all"))):
+            if getattr(self, name) not in known:
+                raise OptionError(f'{name} is "{getattr(self, name)}"; it is "{known[0]}" or "{known[1]}"')
