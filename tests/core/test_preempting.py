@@ -7,7 +7,8 @@ from foresail.core.clock import SimClock
 from foresail.core.decide import decide
 from foresail.core.kubernetes import HostPort, KubernetesPod
 from foresail.core.model import NoFit, Placement, Pod
-from foresail.core.preemption import Preempting, Preemption, find_victims
+from foresail.core.preempting import Preempting
+from foresail.core.preemption import Preemption, find_victims
 from foresail.core.queue import Queue
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang, PodSpec
@@ -114,7 +115,7 @@ def test_a_pod_waits_for_those_who_take_time_and_nobody_takes_its_place():
     assert diary.run() == ["urgent on node-0", "late refused"]
     diary.scheduler.release("low")
     assert diary.run() == ["high on node-0"]
-    assert len(diary.preemption.nominations) == 0
+    assert len(diary.preemption.holds) == 0
 
 
 def test_pods_that_ask_the_same_need_not_wait_for_each_others_victims():
@@ -249,7 +250,7 @@ class SlowDiary(Diary):
 
     @property
     def leaving(self) -> list[object]:
-        told = {uid for held in self.preemption.nominations for uid in held.victims}
+        told = {uid for held in self.preemption.holds for uid in self.preemption.victims_of(held.pod.uid)}
         return sorted(uid for uid in self.table.placed if uid in told)
 
     def step(self, number: int, what: str, cpu: int, priority: int) -> None:
@@ -263,9 +264,9 @@ class SlowDiary(Diary):
             self.scheduler.release(sorted(table.placed)[cpu % len(table.placed)])
         elif what == "withdraw" and len(queue):
             self.scheduler.withdraw(sorted(pod.uid for pod in queue)[cpu % len(queue)])
-        elif what == "fail" and len(self.preemption.nominations):
+        elif what == "fail" and len(self.preemption.holds):
             # A victim could not be made to go.
-            self.preemption.nominations.withdraw(next(iter(self.preemption.nominations)).pod.uid)
+            self.preemption.withdraw(next(iter(self.preemption.holds)).pod.uid)
             queue.wake_all()
         self.run()
 
@@ -307,7 +308,7 @@ def test_when_all_is_quiet_nobody_who_waits_could_have_a_node(steps, policy):
         elif table.placed:
             diary.scheduler.release(sorted(table.placed)[cpu % len(table.placed)])
         diary.run()
-        assert len(diary.preemption.nominations) == 0
+        assert len(diary.preemption.holds) == 0
         assert (table.free >= 0).all()
         for pod in diary.scheduler.queue:
             assert isinstance(decide(pod, table, diary.profile), NoFit)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from foresail.core.decide import decide
 from foresail.core.kubernetes import HostPort, KubernetesPod, PodTerm, Requirement, Selector
 from foresail.core.model import Nodes, NoFit, Placement, Pod
-from foresail.core.nominated import Nominations
 from foresail.core.objects import DisruptionBudget
+from foresail.core.preempting import Preempting
 from foresail.core.preemption import find_victims
 from foresail.core.profile import Profile, UsedScore
 from foresail.core.spec import NodeSpec, PodSpec, Taint
@@ -86,7 +86,9 @@ def test_the_node_with_the_least_important_victims_is_chosen():
     pod = Pod("p", table.shape(PodSpec(cpu_milli=6)), priority=9)
     # b and c would lose the same; the pod on c came later.
     assert names(find_victims(pod, table, load_profile("best-fit"))) == ["lower"]
-    assert names(find_victims(pod, table, load_profile("best-fit"), spared={"lower"})) == ["low"]
+    table.forget("lower")
+    stand(table, "lower", "c", PodSpec(cpu_milli=8), priority=9, arrival_s=3)
+    assert names(find_victims(pod, table, load_profile("best-fit"))) == ["low"]
 
 
 def test_equal_harm_goes_to_the_lowest_rank():
@@ -143,7 +145,9 @@ def test_victims_are_found_for_ports_and_anti_affinity_too():
     asks = PodSpec(cpu_milli=1, kubernetes=KubernetesPod(host_ports=(HostPort(80),), anti_affinity=(term,)))
     pod = Pod("p", table.shape(asks), priority=9)
     assert names(find_victims(pod, table, load_profile("kubernetes"))) == ["port"]
-    assert names(find_victims(pod, table, load_profile("kubernetes"), spared={"port"})) == ["web"]
+    port = table.forget("port").pod
+    stand(table, "port", "a", port.spec, priority=9)
+    assert names(find_victims(pod, table, load_profile("kubernetes"))) == ["web"]
 
 
 def test_devices_of_victims_become_free():
@@ -177,15 +181,15 @@ def test_a_nominated_pod_waits_for_those_who_leave():
     stand(table, "low", "a", PodSpec(cpu_milli=8, kubernetes=LEAVING))
     stand(table, "low-too", "b", PodSpec(cpu_milli=8))
     pod, profile = Pod("p", table.shape(PodSpec(cpu_milli=6)), priority=9), load_profile("best-fit")
-    nominations = Nominations()
-    nominations.nominate(pod, "a")
-    assert find_victims(pod, table, profile, nominations=nominations) is None
+    preemption = Preempting()
+    preemption.nominate(pod, "a")
+    assert preemption.plan(pod, table, profile) is None
     # Once its node can no longer be had, it looks for another.
     table.set_unschedulable(0, unschedulable=True)
-    assert find_victims(pod, table, profile, nominations=nominations).node == "b"
+    assert preemption.plan(pod, table, profile).node == "b"
     table.set_unschedulable(0, unschedulable=False)
-    nominations.nominate(pod, "b", victims=["low-too"])
-    assert find_victims(pod, table, profile, nominations=nominations) is None
+    preemption.nominate(pod, "b", victims=["low-too"])
+    assert preemption.plan(pod, table, profile) is None
     table.forget("low-too")
     assert isinstance(decide(pod, table, profile), Placement)
 
@@ -227,10 +231,10 @@ def test_enough_candidates_are_enough():
 
 def test_a_nominated_pod_holds_its_node_against_no_more_priority():
     table = make_cluster(node("a"), node("b", 6))
-    profile, nominations = load_profile("least-allocated"), Nominations()
+    profile, preemption = load_profile("least-allocated"), Preempting()
     nominated = Pod("nominated", table.shape(PodSpec(cpu_milli=8)), priority=5)
-    nominations.nominate(nominated, "a")
-    answer = nominations.deciding()
+    preemption.nominate(nominated, "a")
+    answer = preemption.holds.deciding()
 
     def goes_to(priority: int, cpu: int) -> str:
         outcome = answer(Pod("p", table.shape(PodSpec(cpu_milli=cpu)), priority=priority), table, profile)
@@ -240,34 +244,34 @@ def test_a_nominated_pod_holds_its_node_against_no_more_priority():
     assert [goes_to(5, 4), goes_to(6, 4), goes_to(5, 2), goes_to(5, 7)] == ["b", "a", "a", "nowhere"]
     assert answer(nominated, table, profile).node == "a"
     assert state(table) == before
-    nominations.withdraw("nominated")
+    preemption.withdraw("nominated")
     assert goes_to(5, 7) == "a"
 
 
 def test_a_nominated_pod_takes_its_node_though_another_is_better():
     table = make_cluster(node("a"), node("b", 99))
-    nominations, pod = Nominations(), Pod("p", table.shape(PodSpec(cpu_milli=8)))
-    assert nominations.deciding()(pod, table, load_profile("least-allocated")).node == "b"
-    nominations.nominate(pod, "a")
-    assert nominations.deciding()(pod, table, load_profile("least-allocated")).node == "a"
+    preemption, pod = Preempting(), Pod("p", table.shape(PodSpec(cpu_milli=8)))
+    assert preemption.holds.deciding()(pod, table, load_profile("least-allocated")).node == "b"
+    preemption.nominate(pod, "a")
+    assert preemption.holds.deciding()(pod, table, load_profile("least-allocated")).node == "a"
 
 
 def test_more_priority_takes_a_nomination_away():
     table = make_cluster(node("a"))
     low, high = (Pod(name, table.shape(PodSpec(cpu_milli=8)), priority=at) for at, name in enumerate(("low", "high")))
-    nominations = Nominations()
-    assert nominations.nominate(low, "a") == []
-    assert nominations.nominate(high, "a") == [low]
-    assert (nominations.get("low"), nominations.get("high").node) == (None, "a")
+    preemption = Preempting()
+    assert preemption.nominate(low, "a") == []
+    assert preemption.nominate(high, "a") == [low]
+    assert (preemption.nominated("low"), preemption.nominated("high").node) == (None, "a")
 
 
 def test_company_that_is_only_nominated_does_not_count():
     table = make_cluster(node("a", labels=(("zone", "x"),)))
     term = PodTerm("zone", Selector((Requirement("app", "In", ("web",)),)), ("default",))
-    nominations = Nominations()
-    nominations.nominate(Pod("web", table.shape(labelled("web"))), "a")
+    preemption = Preempting()
+    preemption.nominate(Pod("web", table.shape(labelled("web"))), "a")
     pod = Pod("p", table.shape(PodSpec(cpu_milli=1, kubernetes=KubernetesPod(affinity=(term,)))))
-    assert isinstance(nominations.deciding()(pod, table, load_profile("kubernetes")), NoFit)
+    assert isinstance(preemption.holds.deciding()(pod, table, load_profile("kubernetes")), NoFit)
 
 
 # --- whatever the cluster --------------------------------------------------------------------------------------------

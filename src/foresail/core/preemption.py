@@ -11,15 +11,15 @@ whether that is when the pod came or when it started.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
 
 from foresail.core.asking import Filters, Without, curable_by_removal
 from foresail.core.decide import Decision
+from foresail.core.holds import Holds
 from foresail.core.model import Ints, Mask, Pod, Rows
-from foresail.core.nominated import Nominations
 from foresail.core.objects import DisruptionBudget
 from foresail.core.profile import Profile
 from foresail.core.table import NodeTable, Placed
@@ -63,78 +63,22 @@ class Preemption:
         )
 
 
-MayPreempt = Callable[[Pod], bool]
-"""Whether a pod may take the place of others at all (in Kubernetes: its preemptionPolicy is not Never)."""
-
-
-def _anyone(_pod: Pod) -> bool:
-    return True
-
-
-class Preempting:
-    """Preemption as a scheduler uses it: who may preempt, and who waits for a node to be cleared.
-
-    A member of a gang does not preempt before its gang has started: what it would clear might stay empty.
-    """
-
-    def __init__(self, *, may_preempt: MayPreempt = _anyone, nominations: Nominations | None = None) -> None:
-        self.may_preempt = may_preempt
-        self.nominations = Nominations() if nominations is None else nominations
-        self._in_vain: set[Hashable] = set()
-
-    def gave_nothing(self, pod: Pod) -> None:
-        """All victims are gone and the pod still fits nowhere: it must not make others go again, for ever."""
-        self._in_vain.add(pod.uid)
-
-    def awaits(self, pod: Pod, table: NodeTable) -> bool:
-        """Whether pods are still leaving for this one."""
-        return awaits(pod, table, self.nominations)
-
-    def could_help(self, pod: Pod, row: int, table: NodeTable, profile: Profile) -> bool:
-        """Whether the pod may get the node at a row by making others go."""
-        if not self.may_preempt(pod) or pod.uid in self._in_vain:
-            return False
-        if self.nominations.get(pod.uid) is not None:
-            # Once nobody leaves for it any more, it must look for another node if it does not get this one.
-            return not self.awaits(pod, table)
-        return could_preempt(pod, row, table, profile)
-
-    def plan(self, pod: Pod, table: NodeTable, profile: Profile) -> Preemption | None:
-        """Who must go for the pod; None if that would not help, or if it waits already for others to leave."""
-        found = find_victims(
-            pod,
-            table,
-            profile,
-            preempts=self.may_preempt(pod) and pod.uid not in self._in_vain,
-            nominations=self.nominations,
-        )
-        if found is None and not self.awaits(pod, table):
-            self.nominations.withdraw(pod.uid)
-        return found
-
-
 def find_victims(
     pod: Pod,
     table: NodeTable,
     profile: Profile,
     *,
     preempts: bool = True,
-    nominations: Nominations | None = None,
-    spared: Container[Hashable] = frozenset(),
+    holds: Holds | None = None,
 ) -> Preemption | None:
     """The least harm by which a pod that fits nowhere gets a node, or None. The table is afterwards as before.
 
-    `preempts` is False for a pod that may not. `spared` are pods that must not be victims. A pod that was nominated for
-    a node which others are still leaving gets None: it waits for them.
+    `preempts` is False for a pod that may not. What `holds` keep for others of no less priority is not to be had.
     """
     if not preempts or not table.count:
         return None
     curable = curable_by_removal(Decision(pod, table, profile).verdict, profile)
-    nominations = Nominations() if nominations is None else nominations
-    own = nominations.get(pod.uid)
-    if own is not None and awaits(pod, table, nominations) and curable[table.row_of[own.node]]:
-        return None
-    search = _Search(pod, table, profile, nominations, spared)
+    search = _Search(pod, table, profile, Holds() if holds is None else holds)
     best: Preemption | None = None
     found, violates_all = 0, True
     enough = max(int(curable.sum()) * _ENOUGH_PCT // 100, _ENOUGH_AT_LEAST)
@@ -162,16 +106,6 @@ def could_preempt(pod: Pod, row: int, table: NodeTable, profile: Profile) -> boo
         return filters.passes(pod, table, row)
 
 
-def awaits(pod: Pod, table: NodeTable, nominations: Nominations) -> bool:
-    """Whether pods of less priority are still leaving the node that the pod is nominated for."""
-    own = nominations.get(pod.uid)
-    row = None if own is None else table.row_of.get(own.node)
-    if own is None or row is None:
-        return False
-    lower = table.standing.below(row, pod.priority)
-    return any(held.pod.uid in own.victims or is_leaving(held.pod) for held in lower)
-
-
 def is_leaving(pod: Pod) -> bool:
     """Whether the pod has been told to end, and only needs time to."""
     return pod.spec.kubernetes is not None and pod.spec.kubernetes.terminating
@@ -180,17 +114,15 @@ def is_leaving(pod: Pod) -> bool:
 class _Search:
     """Looks for victims of one pod, node by node."""
 
-    def __init__(
-        self, pod: Pod, table: NodeTable, profile: Profile, nominations: Nominations, spared: Container[Hashable]
-    ) -> None:
-        self._pod, self._table, self._profile, self._spared = pod, table, profile, spared
+    def __init__(self, pod: Pod, table: NodeTable, profile: Profile, holds: Holds) -> None:
+        self._pod, self._table, self._profile = pod, table, profile
         # What no removal changes is asked once about all nodes; the rest each time a pod goes or comes back.
         self._changing, self._fixed = Filters.of(profile).for_pod(pod, table).by_cure()
         self._counts_room = self._changing.counts_room
         company = pod.spec.kubernetes is not None and bool(pod.spec.kubernetes.affinity)
         self._several_at_once = self._counts_room and not company and self._changing.only_worsens
         self._wanted = np.flatnonzero(pod.request > 0)
-        self._holders = nominations.holders(pod, table)
+        self._holders = holds.holders(pod, table)
         self._budgets = [
             budget
             for budget in table.objects.budgets.values()
@@ -201,12 +133,12 @@ class _Search:
         """Rows where it may help that pods of less priority go, by rank."""
         pod, table = self._pod, self._table
         pods, held = table.standing.held_below(pod.priority, table.count)
-        hopeful = curable & (pods > 0)
+        candidates = curable & (pods > 0)
         if self._counts_room:
             left = (table.free + held)[:, self._wanted]
-            hopeful &= (left >= pod.request[self._wanted]).all(axis=1)
-            hopeful &= (table.max_pods <= 0) | (table.pod_count - pods < table.max_pods)
-        rows: Rows = table.by_rank[hopeful[table.by_rank]]
+            candidates &= (left >= pod.request[self._wanted]).all(axis=1)
+            candidates &= (table.max_pods <= 0) | (table.pod_count - pods < table.max_pods)
+        rows: Rows = table.by_rank[candidates[table.by_rank]]
         found: list[int] = self._fixed.left_of(rows, pod, table).tolist()
         return found
 
@@ -215,9 +147,7 @@ class _Search:
 
     def examine(self, row: int) -> Preemption | None:
         """The victims on one node; None if there are none that help."""
-        lower = [
-            held for held in self._table.standing.below(row, self._pod.priority) if held.pod.uid not in self._spared
-        ]
+        lower = self._table.standing.below(row, self._pod.priority)
         if not lower:
             return None
         with Without(self._table, lower) as away:

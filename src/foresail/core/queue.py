@@ -42,7 +42,7 @@ class Queue:
 
     def __init__(self, clock: Clock, *, backoff: Backoff = NO_BACKOFF, roll_call: RollCall | None = None) -> None:
         """With a `roll_call`, `incomplete` names the gangs whose members are to be told that they wait for others."""
-        self._clock = clock
+        self.clock = clock
         self._backoff = backoff
         self._roll_call = roll_call
         self._lanes: dict[Hashable, Lane] = {}
@@ -173,7 +173,7 @@ class Queue:
         return lane
 
     def _set_deadline(self, lane: Lane, gang: Gang) -> None:
-        lane.deadline_s = self._clock.now() + gang.timeout_s
+        lane.deadline_s = self.clock.now() + gang.timeout_s
         heapq.heappush(self._deadlines, (lane.deadline_s, next(self._sequence), lane))
 
     def _drop_if_over(self, lane: Lane) -> None:
@@ -233,7 +233,7 @@ class Queue:
         if not lane.waiting:
             return
         lane.failures += 1
-        lane.not_before_s = self._clock.now() + self._backoff.pause_s(lane.failures)
+        lane.not_before_s = self.clock.now() + self._backoff.pause_s(lane.failures)
         self._fall_asleep(lane)
 
     def _fall_asleep(self, lane: Lane) -> None:
@@ -278,7 +278,7 @@ class Queue:
 
     def _rouse(self, lane: Lane) -> None:
         self._asleep.pop(lane.key, None)
-        if lane.not_before_s > self._clock.now():
+        if lane.not_before_s > self.clock.now():
             lane.woken = True
             heapq.heappush(self._backing_off, (lane.not_before_s, next(self._sequence), lane))
             return
@@ -287,7 +287,7 @@ class Queue:
         self._offer(lane)
 
     def _end_backoffs(self) -> None:
-        now_s = self._clock.now()
+        now_s = self.clock.now()
         while self._backing_off and self._backing_off[0][0] <= now_s:
             entry = heapq.heappop(self._backing_off)
             if self._is_backing_off(entry):
@@ -344,7 +344,7 @@ class Queue:
         of what it needs.
         """
         given_up = []
-        now_s = self._clock.now()
+        now_s = self.clock.now()
         while self._deadlines and self._deadlines[0][0] <= now_s:
             entry = heapq.heappop(self._deadlines)
             lane = entry[2]

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Protocol
 
-from foresail.core.asking import Filters, looks_at_other_nodes
+from foresail.core.asking import Filters, Without, looks_at_other_nodes
+from foresail.core.control import Steered
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, place_gang
 from foresail.core.lane import Lane
+from foresail.core.making_room import MakingRoom, Preemptible
 from foresail.core.model import NoFit, Placement, Pod, Shape
-from foresail.core.preemption import Preempting, Preemption
+from foresail.core.preempting import Preempting
 from foresail.core.profile import Profile
 from foresail.core.queue import Queue
 from foresail.core.spec import Gang
-from foresail.core.table import NodeTable, Placed
+from foresail.core.table import Placed
 from foresail.errors import PolicyError
 
 
-class Cluster(Protocol):
+class Cluster(Preemptible, Protocol):
     """Where decisions are carried out."""
-
-    table: NodeTable
 
     def bind(self, pod: Pod, placement: Placement) -> None:
         """Start the pod on its node. It is already assumed; if this fails later, call `Scheduler.evict`."""
@@ -32,11 +32,12 @@ class Cluster(Protocol):
     def give_up(self, gang: Gang, members: list[Pod], why: str) -> None:
         """Note that a gang's timeout has passed; its members no longer wait."""
 
-    def preempt(self, pod: Pod, plan: Preemption) -> None:
-        """Make the victims go. Call `Scheduler.evict` or `Scheduler.release` for each, now or when it has left."""
-
     def policy_failed(self, pods: list[Pod], error: PolicyError) -> None:
         """A policy failed on one of these pods; they keep waiting, unless this raises the error again."""
+
+
+class SteeredCluster(Cluster, Steered, Protocol):
+    """One where controllers change what runs, too. `Scheduler.hold` and `Scheduler.hold_to_move` do core's part."""
 
 
 class Scheduler:
@@ -57,8 +58,10 @@ class Scheduler:
         """
         self._cluster = cluster
         self._profile = profile
-        self._decide = decide if preemption is None else preemption.nominations.deciding(decide)
-        self._preemption = preemption
+        self._room = MakingRoom(cluster, queue, preemption or Preempting.off(), self.place)
+        self.holds = self._room.holds
+        """Room that is kept for pods."""
+        self._decide = self.holds.deciding(decide)
         self._filters_for: dict[Shape, Filters] = {}
         self._structure = -1
         self.queue = queue
@@ -78,31 +81,18 @@ class Scheduler:
     def submit(self, pod: Pod, *, again: bool = False) -> None:
         """Let a pod wait for its turn; `again` if it has had a node and lost it."""
         self.queue.add(pod, again=again)
-        if self._preemption is not None and self._may_make_room(pod, self._preemption):
-            # Its shape may sleep because it fits nowhere; but this pod may make room where the others could not.
+        if self._room.is_to_be_tried(pod):
+            # Its shape may sleep because it fits nowhere; but this pod may get what the others could not.
             self.queue.rouse(pod.uid)
-
-    def _may_make_room(self, pod: Pod, preemption: Preempting) -> bool:
-        """Whether a pod that has just come may preempt: as the first of its lane, or because the first does not."""
-        first = self.queue.first(pod.uid)
-        if first.uid == pod.uid:
-            return True
-        return preemption.may_preempt(pod) and (
-            not preemption.may_preempt(first) or preemption.awaits(first, self._cluster.table)
-        )
 
     def withdraw(self, uid: Hashable) -> None:
         """A waiting pod is to wait no longer."""
         self.queue.remove(uid)
-        self._hold_no_node(uid)
+        self._room.let_go(uid)
 
-    def _hold_no_node(self, uid: Hashable, placed_on: str = "") -> None:
-        """The pod is no longer to get the node that is held for it; whoever left it to the pod may have it now."""
-        held = None if self._preemption is None else self._preemption.nominations.get(uid)
-        if self._preemption is not None and held is not None:
-            self._preemption.nominations.withdraw(uid)
-            if held.node != placed_on:
-                self.queue.wake_all()
+    def next_time_s(self) -> float:
+        """When there is something to do although nothing happens: the queue needs a look, or a hold ends."""
+        return min(self.queue.next_time_s(), self.holds.next_time_s())
 
     def place(self, pod: Pod) -> Placement | NoFit:
         """Decide about one pod here and now, without the queue."""
@@ -110,7 +100,8 @@ class Scheduler:
         if isinstance(outcome, Placement):
             # Assume before binding: the next decision must see this pod even if the cluster is slow.
             self._cluster.table.assume(pod, outcome)
-            self._hold_no_node(pod.uid, outcome.node)
+            if self.holds:
+                self._room.let_go(pod.uid, outcome.node)
             self._cluster.bind(pod, outcome)
         return outcome
 
@@ -119,6 +110,8 @@ class Scheduler:
 
         Gangs are given up only when nothing is ready any more, so that one whose timeout ends now has a last try.
         """
+        if self.holds.next_time_s() <= self.queue.clock.now():
+            self._room.end_holds()
         turn = self.queue.pop(self._could_help)
         if turn is None:
             self._give_up()
@@ -153,6 +146,50 @@ class Scheduler:
         self.submit(held.pod, again=True)
         return held
 
+    # --- room that is kept for somebody ----------------------------------------------------------------------------
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Others left, or are leaving, a node for this pod since before anybody here knew."""
+        self._room.nominate(pod, node)
+
+    def hold(self, pod: Pod, node: str, for_s: float, why: str) -> str:
+        """Keep room on a node for a pod, against pods of no more priority; says why that cannot be, empty if it is."""
+        table = self._cluster.table
+        row = table.row_of.get(node)
+        if row is None:
+            return f"there is no node {node}"
+        if (placed := table.placed.get(pod.uid)) is not None and placed.row == row:
+            return f"it stands on {node} already"
+        return self._room.hold(pod, row, for_s, why, self._profile)
+
+    def hold_to_move(self, uid: Hashable, node: str, for_s: float, why: str) -> str:
+        """Keep room for a placed pod where it is to go on; says why it cannot go there, empty if it can.
+
+        Without a node it is the policy that chooses. Then `evict` the pod: it takes the room that is held for it as
+        soon as it waits.
+        """
+        table = self._cluster.table
+        placed = table.placed.get(uid)
+        if placed is None:
+            return "it has no node"
+        with Without(table, [placed]):
+            if not node:
+                outcome = self._decide(placed.pod, table, self._profile)
+                if isinstance(outcome, NoFit):
+                    return str(outcome)
+                node = outcome.node
+            row = table.row_of.get(node)
+            if row is None:
+                return f"there is no node {node}"
+            if row == placed.row:
+                return f"it stands on {node} already"
+            refusal = self._room.refusal(placed.pod, row, self._profile)
+            if refusal:
+                return f"{node} does not take it: {refusal}"
+            return self._room.hold(placed.pod, row, for_s, why, self._profile)
+
+    # --- what happens on nodes -------------------------------------------------------------------------------------
+
     def node_changed(self, row: int) -> None:
         """A node has more to offer than before: wake those that now pass its filters."""
         if not self.queue.has_sleepers:
@@ -161,17 +198,7 @@ class Scheduler:
             self.queue.wake_all()
         else:
             self.queue.wake(row, self._could_help)
-            self._rouse_holders()
-
-    def _rouse_holders(self) -> None:
-        """Pods that stand behind others, and for which nobody leaves any more, have something to look at."""
-        if self._preemption is None:
-            return
-        for held in self._preemption.nominations:
-            uid = held.pod.uid
-            is_behind = uid in self.queue and self.queue.first(uid).uid != uid
-            if is_behind and not self._preemption.awaits(held.pod, self._cluster.table):
-                self.queue.rouse(uid)
+            self._room.rouse_holders()
 
     def pod_came(self) -> None:
         """A pod has got a node. Usually that helps nobody, but one may have waited for the company of another."""
@@ -183,7 +210,7 @@ class Scheduler:
         try:
             if self._filters(pod).passes(pod, table, row):
                 return True
-            return self._preemption is not None and self._preemption.could_help(pod, row, table, self._profile)
+            return self._room.could_help(pod, row, self._profile)
         except PolicyError:
             return True  # its turn will tell what is wrong with the policy
 
@@ -201,7 +228,7 @@ class Scheduler:
     def _step_one(self, lane: Lane, pod: Pod) -> None:
         outcome = self.place(pod)
         if isinstance(outcome, NoFit):
-            placed = self._place_holder(pod) or self._preempt(pod)
+            placed = self._room.place_instead(pod, self._profile)
             if placed is None:
                 self.queue.sleep(lane)
                 self._cluster.refuse(pod, outcome)
@@ -210,69 +237,11 @@ class Scheduler:
         self.queue.done(lane, [pod])
         self.pod_came()
 
-    def _place_holder(self, first: Pod) -> Pod | None:
-        """A pod of the same lane for which a node is held that the first must leave to it, and that it gets now."""
-        return next((pod for pod in self._holders_behind(first) if isinstance(self.place(pod), Placement)), None)
-
-    def _holders_behind(self, first: Pod) -> list[Pod]:
-        if self._preemption is None or first.gang is not None:
-            return []
-        pods = [held.pod for held in self._preemption.nominations if held.pod.shape is first.shape]
-        return [pod for pod in pods if pod.gang is None and pod.uid != first.uid and pod.uid in self.queue]
-
-    def _preempt(self, first: Pod) -> Pod | None:
-        """Make room for a pod that fits nowhere, or for one behind it; returns one that has its node at once.
-
-        Those behind it in its lane ask the same with no more priority. They are looked at where the first may not
-        preempt, or waits already for others to leave: not only one of a kind can do so at a time.
-        """
-        if self._preemption is None:
-            return None
-        for pod in self._in_turn(first):
-            if not self._preemption.may_preempt(pod):
-                continue
-            if self._make_room(pod):
-                return pod
-            if not self._preemption.awaits(pod, self._cluster.table):
-                break
-        # What is held for one behind it is closed to the first, but not to that one.
-        holders = [pod for pod in self._holders_behind(first) if self._preemption.may_preempt(pod)]
-        return next((pod for pod in holders if self._make_room(pod)), None)
-
-    def _in_turn(self, first: Pod) -> Iterator[Pod]:
-        yield first
-        if first.gang is None:
-            yield from self.queue.companions(first.uid)[1:]
-
-    def _make_room(self, pod: Pod) -> bool:
-        """Make others go for a pod, if that helps; True if they went at once and the pod has its node."""
-        table, preemption = self._cluster.table, self._preemption
-        if preemption is None:
-            return False
-        held = preemption.nominations.get(pod.uid)
-        plan = preemption.plan(pod, table, self._profile)
-        if plan is None:
-            if held is not None and preemption.nominations.get(pod.uid) is None:
-                self.queue.wake_all()  # the node is held no longer
-            return False
-        victims = [held.pod.uid for held in plan.victims]
-        displaced = preemption.nominations.nominate(pod, plan.node, plan.devices, victims)
-        self._cluster.preempt(pod, plan)
-        if displaced:
-            self.queue.wake_all()
-        if any(uid in table.placed for uid in victims):
-            return False
-        if isinstance(self.place(pod), Placement):
-            return True
-        preemption.nominations.withdraw(pod.uid)
-        preemption.gave_nothing(pod)
-        return False
-
     def _step_gang(self, lane: Lane, members: list[Pod]) -> None:
         table = self._cluster.table
         placed, refusal = place_gang(members, table, self._profile, missing=lane.missing, decide=self._decide)
         for pod, placement in placed:
-            self._hold_no_node(pod.uid, placement.node)
+            self._room.let_go(pod.uid, placement.node)
             self._cluster.bind(pod, placement)
         if placed:
             self.queue.done(lane, [pod for pod, _ in placed])
@@ -282,7 +251,7 @@ class Scheduler:
         waiting = [pod for pod in members if pod.uid in self.queue]
         if lane.started:
             # Only now: what a member clears before its gang is complete might stay empty.
-            made_room = [pod for pod in waiting if self._preempt(pod) is not None]
+            made_room = [pod for pod in waiting if self._room.preempt(pod, self._profile) is not None]
             if made_room:
                 self.queue.done(lane, made_room)
                 self.pod_came()

@@ -17,7 +17,7 @@ from foresail.core.gang import Decide
 from foresail.core.journal import Journal, Listener, What
 from foresail.core.lifecycle import State
 from foresail.core.model import Pod
-from foresail.core.preemption import Preempting
+from foresail.core.preempting import Preempting
 from foresail.core.profile import Profile
 from foresail.core.queue import Backoff, Queue
 from foresail.core.scheduler import Scheduler
@@ -89,7 +89,7 @@ class Engine:
         count = self.ledger.count
         if not (count[State.EXPECTED] or count[State.WAITING] or count[State.RUNNING]):
             return math.inf
-        return min(self._agenda.next_time_s(), self.scheduler.queue.next_time_s())
+        return min(self._agenda.next_time_s(), self.scheduler.next_time_s())
 
     def step(self, time_s: float) -> None:
         """Let time go on to the next instant, and let happen what happens then."""

@@ -222,8 +222,14 @@ def _condition(pod: Object, kind: str) -> Object | None:
 
 
 def victims_on(pod: Pod, table: NodeTable, node: str) -> Preemption | None:
-    elsewhere = {uid for uid, held in table.placed.items() if table.names[held.row] != node}
-    return find_victims(pod, table, load_profile("kubernetes"), spared=elsewhere)
+    elsewhere = [row for name, row in table.row_of.items() if name != node]
+    for row in elsewhere:
+        table.set_down(row, down=True)
+    try:
+        return find_victims(pod, table, load_profile("kubernetes"))
+    finally:
+        for row in elsewhere:
+            table.set_down(row, down=False)
 
 
 def test_the_node_and_the_victims_are_those_of_kube_scheduler(api):

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from foresail.core.lifecycle import Lives, State
 from foresail.core.model import NoFit, Placement, Pod
-from foresail.core.preemption import Preempting, Preemption
+from foresail.core.preempting import Preempting
+from foresail.core.preemption import Preemption
 from foresail.core.queue import Backoff
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang
@@ -148,7 +149,7 @@ class LiveCluster:
         if not cleared and self._holds(uid, plan.node):
             # The node is not to be had this way, or another leads by now: held for a pod for which nobody leaves, it
             # would be so for ever. The pod is tried again as one that holds no node, here or by whoever leads.
-            self.preemption.nominations.withdraw(uid)
+            self.preemption.withdraw(uid)
             self._try_again_later()
         elif uid in self.scheduler.queue:
             # It may have had its turn meanwhile, when it could not make others go.
@@ -156,8 +157,8 @@ class LiveCluster:
 
     def _holds(self, uid: str, node: str) -> bool:
         """Whether a node is held for a pod: it has not found another, nor gone."""
-        nomination = self.preemption.nominations.get(uid)
-        return nomination is not None and nomination.node == node
+        held = self.preemption.nominated(uid)
+        return held is not None and held.node == node
 
     def _may_preempt(self, pod: Pod) -> bool:
         cached = self.cache.pods.get(_uid(pod))

@@ -88,9 +88,9 @@ class LiveScheduler(Listener):
         if pod.gang is not None:
             self._gangs[pod.gang.name] = pod.gang
             self.queue.members_placed(pod.gang, self.cache.placed_members(pod.gang.name))
-        if cached.nominated_node and self.cluster.preemption.nominations.get(cached.uid) is None:
+        if cached.nominated_node:
             # Others left, or are leaving, for it since before this process started.
-            self.cluster.preemption.nominations.nominate(pod, cached.nominated_node)
+            self.core.nominate(pod, cached.nominated_node)
         self.core.submit(pod)
         # What a gang was refused for may be mended by the very pod that has come; its turn will tell.
         if pod.gang is None and self.queue.sleeps(cached.uid):
@@ -190,7 +190,7 @@ class LiveScheduler(Listener):
     def _idle_s(self) -> float:
         now_s = self._clock.now()
         return max(
-            0.0, min(self.queue.next_time_s() if self.leads else self._mend_s, self._flush_s, self._mend_s) - now_s
+            0.0, min(self.core.next_time_s() if self.leads else self._mend_s, self._flush_s, self._mend_s) - now_s
         )
 
     def _look_after(self) -> None:

@@ -1,0 +1,186 @@
+"""Room kept for somebody on a node: against pods of no more priority, for a reason, and never for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from foresail.core.asking import Filters
+from foresail.core.decide import decide as decide_alone
+from foresail.core.gang import Decide
+from foresail.core.lane import NEVER_S
+from foresail.core.model import Codes, Nodes, NoFit, Placement, Pod
+from foresail.core.profile import Profile
+from foresail.core.table import NodeTable, Placed
+
+
+class HeldRoom(NamedTuple):
+    """A pod and the node on which its room is kept."""
+
+    pod: Pod
+    node: str
+    devices: tuple[int, ...]
+    """GPUs that it is to get there."""
+    until_s: float
+    """When the room is anybody's again, whatever has happened."""
+    why: str
+    """What it is held for, in words."""
+    refusal: str
+    """What those are told whom it keeps out; completes "3 nodes …"."""
+
+
+class Holds:
+    """Who holds room where, one node a pod.
+
+    Nodes are kept by name, since rows change when nodes come and go. A hold ends when its pod stands on the node, when
+    it is released, or when its time is over: `expired` then names it, and whoever runs the loop wakes those it kept
+    out. It counts also while its pod still stands elsewhere, as one does that is about to move.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[Hashable, HeldRoom] = {}
+        self._next_s = NEVER_S
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __iter__(self) -> Iterator[HeldRoom]:
+        return iter(list(self._of.values()))
+
+    def get(self, uid: Hashable) -> HeldRoom | None:
+        return self._of.get(uid)
+
+    def hold(
+        self,
+        pod: Pod,
+        node: str,
+        devices: tuple[int, ...] = (),
+        *,
+        until_s: float,
+        why: str,
+        refusal: str = "are held for another pod",
+    ) -> list[Pod]:
+        """Hold the node for the pod, and none that it held before.
+
+        Pods of less priority lose theirs if it is the same: they may not fit any more. Returns those.
+        """
+        if not until_s < NEVER_S:
+            raise ValueError(f"room on {node} would be held for {pod.name} until {until_s}; a hold ends")
+        displaced = [
+            other.pod for other in self._of.values() if other.node == node and other.pod.priority < pod.priority
+        ]
+        for other in displaced:
+            self.release(other.uid)
+        self.release(pod.uid)
+        self._of[pod.uid] = HeldRoom(pod, node, devices, until_s, why, refusal)
+        self._next_s = min(self._next_s, until_s)
+        return displaced
+
+    def extend(self, uid: Hashable, until_s: float) -> None:
+        """Keep the pod's room until later."""
+        held = self._of[uid]
+        self.hold(held.pod, held.node, held.devices, until_s=until_s, why=held.why, refusal=held.refusal)
+
+    def release(self, uid: Hashable) -> HeldRoom | None:
+        """The pod no longer holds a node; one that holds none is none to release. Returns what it held."""
+        held = self._of.pop(uid, None)
+        if held is not None and held.until_s <= self._next_s:
+            self._next_s = min((other.until_s for other in self._of.values()), default=NEVER_S)
+        return held
+
+    def next_time_s(self) -> float:
+        """When the next hold ends, if nothing happens before; infinity if there is none."""
+        return self._next_s
+
+    def expired(self, now_s: float) -> list[HeldRoom]:
+        """The holds whose time is over; they still count until they are released or extended."""
+        return [held for held in self._of.values() if held.until_s <= now_s] if self._next_s <= now_s else []
+
+    # --- decisions that respect them -------------------------------------------------------------------------------
+
+    def holders(self, pod: Pod, table: NodeTable) -> dict[int, list[Placed]]:
+        """Row to the pods that hold it against this one: those of at least its priority, itself aside."""
+        found: dict[int, list[Placed]] = {}
+        for other in self._of.values():
+            row = table.row_of.get(other.node)
+            if row is None or other.pod.priority < pod.priority or other.pod.uid == pod.uid:
+                continue
+            stands = table.placed.get(other.pod.uid)
+            if stands is None or stands.row != row:
+                found.setdefault(row, []).append(Placed(other.pod, row, other.devices))
+        return found
+
+    def deciding(self, decide: Decide = decide_alone) -> Decide:
+        """`decide`, but a pod takes the node that is held for it as soon as it fits there, and others leave it to it.
+
+        A node that is held must pass the filters both with and without the pods that hold it, as they may yet end up
+        elsewhere. What other nodes see is the cluster without them.
+        """
+
+        def answer(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
+            if not self._of:
+                return decide(pod, table, profile)
+            return self._decide(decide, pod, table, profile)
+
+        return answer
+
+    def _decide(self, decide: Decide, pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
+        held = self.holders(pod, table)
+        filters = Filters.of(profile).for_pod(pod, table)
+        own = self._of.get(pod.uid)
+        row = None if own is None else table.row_of.get(own.node)
+        if own is not None and row is not None and filters.passes(pod, table, row, held.get(row, ())):
+            codes = np.ones(table.count, dtype=np.uint8)
+            codes[row] = 0
+            return _decide_without(_Closed(codes, [own.refusal]), decide, pod, table, profile)
+        closed = {
+            row: self._of[holders[0].pod.uid].refusal
+            for row, holders in held.items()
+            if not filters.passes(pod, table, row, holders)
+        }
+        if not closed:
+            return decide(pod, table, profile)
+        if profile.remembers_totals:
+            # A node's total is then the same whoever else is feasible, so only a choice that is held is wrong.
+            outcome = decide(pod, table, profile)
+            if isinstance(outcome, NoFit) or outcome.row not in closed:
+                return outcome
+        reasons = list(dict.fromkeys(closed.values()))
+        codes = np.zeros(table.count, dtype=np.uint8)
+        codes[list(closed)] = [1 + reasons.index(reason) for reason in closed.values()]
+        return _decide_without(_Closed(codes, reasons), decide, pod, table, profile)
+
+
+class _Closed:
+    """Leave nodes to those for whom they are held."""
+
+    row_wise = True
+
+    def __init__(self, codes: Codes, reasons: list[str]) -> None:
+        """`codes` are 0 for open nodes, else the place of the reason, counted from 1; shape (all nodes,)."""
+        self._codes = codes
+        self._reasons = reasons
+
+    def refuses(self, _pod: Pod, nodes: Nodes) -> Codes:
+        codes: Codes = self._codes[nodes.index]
+        return codes
+
+    def why(self, _pod: Pod, code: int) -> tuple[str, ...]:
+        return (self._reasons[code - 1],)
+
+
+def _decide_without(closed: _Closed, decide: Decide, pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
+    narrowed = Profile(
+        profile.name,
+        filters=[("held", closed), *((used.name, used.plugin) for used in profile.filters)],
+        scores=profile.scores,
+        devices=profile.devices,
+        devices_given=True,
+        tie=profile.tie,
+    )
+    try:
+        return decide(pod, table, narrowed)
+    finally:
+        table.memories.pop(narrowed, None)
