@@ -52,7 +52,7 @@ def test_who_preempts_gets_its_node_after_a_stall_in_which_the_lead_lapsed(
             program._server = None  # nobody asks it, and it looks at the time ten times a second
             task = asyncio.create_task(program.run())
             await asyncio.sleep(120)
-            held = [held.node for held in program.live.cluster.preemption.nominations]
+            held = [held.node for held in program.live.cluster.preemption.holds]
             program.stop()
             await task
             return told.node_of("high"), held
