@@ -2,9 +2,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foresail.core.backoff import NO_BACKOFF, Backoff
 from foresail.core.clock import SimClock
 from foresail.core.model import Pod
-from foresail.core.queue import NO_BACKOFF, Backoff, Queue
+from foresail.core.queue import Queue
 from foresail.core.spec import Gang, NodeSpec, PodSpec
 from foresail.core.table import NodeTable
 

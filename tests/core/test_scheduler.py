@@ -3,11 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foresail.core.backoff import NO_BACKOFF, Backoff
 from foresail.core.clock import SimClock
 from foresail.core.decide import decide
 from foresail.core.model import Mask, Nodes, NoFit, Placement, Pod, Scores
 from foresail.core.profile import Profile, UsedFilter, UsedScore
-from foresail.core.queue import NO_BACKOFF, Backoff, Queue
+from foresail.core.queue import Queue
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang, PodSpec
 from foresail.errors import PolicyError

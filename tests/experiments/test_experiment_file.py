@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from foresail.core.queue import Backoff
+from foresail.core.backoff import Backoff
 from foresail.errors import ForesailError, InputError
 from foresail.experiments.experiment import Experiment, TraceFiles
 from foresail.experiments.experiment_file import load_experiment

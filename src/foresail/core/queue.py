@@ -10,8 +10,8 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
 
+from foresail.core.backoff import NO_BACKOFF, Backoff
 from foresail.core.clock import Clock
 from foresail.core.lane import NEVER_S, Lane, Order
 from foresail.core.model import Pod
@@ -20,21 +20,6 @@ from foresail.core.spec import Gang
 
 CouldHelp = Callable[[Pod, int], bool]
 """Whether a pod would fit on the node at a row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long a lane that fitted nowhere stays away even if woken: doubling from `first_s` up to `most_s`."""
-
-    first_s: float = 1.0
-    most_s: float = 10.0
-
-    def pause_s(self, failures: int) -> float:
-        """How long after this many failures in a row."""
-        return min(self.most_s, self.first_s * 2.0 ** min(failures - 1, 60))
-
-
-NO_BACKOFF = Backoff(0.0, 0.0)
 
 
 class Queue:

@@ -10,10 +10,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from foresail.core.backoff import NO_BACKOFF, Backoff
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
 from foresail.core.profile import Profile
-from foresail.core.queue import NO_BACKOFF, Backoff
 from foresail.digest import sha256_of
 from foresail.errors import OptionError, did_you_mean
 from foresail.policies.profiles.load import is_profile_file, load_profile, profile_path

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from foresail.core.backoff import Backoff
 from foresail.core.clock import SimClock
 from foresail.core.gang import Decide
 from foresail.core.journal import Journal, Listener, What
@@ -19,7 +20,7 @@ from foresail.core.lifecycle import State
 from foresail.core.model import Pod
 from foresail.core.preempting import Preempting
 from foresail.core.profile import Profile
-from foresail.core.queue import Backoff, Queue
+from foresail.core.queue import Queue
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang, Workload
 from foresail.core.table import NodeTable

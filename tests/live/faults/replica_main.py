@@ -8,7 +8,7 @@ from pathlib import Path
 
 import uvloop
 
-from foresail.core.queue import Backoff
+from foresail.core.backoff import Backoff
 from foresail.kube.api.lease import LeaderSettings
 from foresail.live.scheduler.run import RunSettings, run_scheduler
 from foresail.live.serving.server import ServerSettings

@@ -17,7 +17,7 @@ from typing import Self
 from tests.live.faults.proxy import NO_FAULT, Proxy, Script
 from tests.live.faults.world import Truth
 
-from foresail.core.queue import Backoff
+from foresail.core.backoff import Backoff
 from foresail.core.table import NodeTable
 from foresail.kube.api.client import Body, Client, Object
 from foresail.kube.api.connect import Connection

@@ -10,7 +10,7 @@ from tests.live.api_server import ApiServer
 from tests.live.cluster import make_node, make_pod
 from tests.live.scheduler.test_scheduler import LoopClock
 
-from foresail.core.queue import Backoff
+from foresail.core.backoff import Backoff
 from foresail.kube.api.lease import LeaderSettings
 from foresail.live.scheduler.run import RunSettings, SchedulerProgram
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from tests.live.cluster import make_node, make_pod
 
-from foresail.core.queue import Backoff
+from foresail.core.backoff import Backoff
 from foresail.kube.api.client import Object
 from foresail.kube.objects.values import GANG, GANG_MIN, GPU_COUNT, GPU_DEVICES, GPU_MILLI
 from foresail.live.scheduler.run import profile_for

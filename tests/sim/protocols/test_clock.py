@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foresail.core.backoff import Backoff
 from foresail.core.journal import What
-from foresail.core.queue import Backoff
 from foresail.core.spec import Gang, NodeSpec, PodSpec, Workload
 from foresail.errors import InputError, OptionError
 from foresail.policies.profiles.load import load_profile

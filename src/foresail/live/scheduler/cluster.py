@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
+from foresail.core.backoff import Backoff
 from foresail.core.lifecycle import Lives, State
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.preempting import Preempting
 from foresail.core.preemption import Preemption
-from foresail.core.queue import Backoff
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang
 from foresail.errors import PolicyError

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from foresail.core.backoff import Backoff
 from foresail.core.clock import Clock
 from foresail.core.profile import Profile
-from foresail.core.queue import Backoff
 from foresail.kube.api.client import Client
 from foresail.kube.api.connect import find_connection
 from foresail.kube.api.lease import LeaderSettings

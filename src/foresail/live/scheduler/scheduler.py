@@ -7,12 +7,13 @@ import contextlib
 import time
 from collections.abc import Container, Hashable
 
+from foresail.core.backoff import Backoff
 from foresail.core.clock import Clock, WallClock
 from foresail.core.decide import decide
 from foresail.core.lifecycle import Lives, State
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.profile import Profile
-from foresail.core.queue import Backoff, Queue
+from foresail.core.queue import Queue
 from foresail.core.roll_call import RollCall
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang

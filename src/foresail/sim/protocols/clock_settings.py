@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from foresail.core.queue import NO_BACKOFF, Backoff
+from foresail.core.backoff import NO_BACKOFF, Backoff
 from foresail.errors import OptionError
 
 
