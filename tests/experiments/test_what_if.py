@@ -103,6 +103,22 @@ def test_all_pods_are_placed_anew_but_those_that_a_node_runs_itself(cluster):
     assert dict(told(answer))["default/holds"] == "a 0"
 
 
+def test_pods_with_resource_claims_are_not_placed_and_not_moved(tmp_path):
+    claims = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "any-gpu"}]}
+    lists = {
+        "Node": [make_node("a")],
+        "Pod": [make_pod("runs", "3", "a", **claims), make_pod("waits", **claims), make_pod("large", "2")],
+    }
+    path = tmp_path / "cluster.yaml"
+    write_snapshot(path, snapshot_of(lists, Choice()))
+    for evict_all in (False, True):
+        answer = what_if(WhatIfRequest(str(path), evict_all=evict_all))
+        assert dict(told(answer)) == {
+            "default/large": "1 Insufficient cpu",
+            "default/waits": '1 waiting for resourceclaim "gpu", and Foresail allocates none',
+        }
+
+
 def test_the_answer_as_a_results_folder(cluster, tmp_path):
     pods = new(tmp_path, make_pod("train", "1", gpus=1))
     request = WhatIfRequest(str(cluster), policy="fgd", pods=pods, replicas=2)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from foresail.core.model import Mask, Nodes, Pod, Rows
 from foresail.core.profile import Profile, UsedFilter
+from foresail.core.resource_claims import ResourceClaims
 from foresail.core.table import NodeTable, Placed
 
 Verdicts = npt.NDArray[np.uint16]
@@ -23,6 +24,15 @@ Verdicts = npt.NDArray[np.uint16]
 
 _CODES_PER_FILTER = 256
 """A verdict is the filter's number times this, plus its code; a pass is 0 whoever is asked."""
+
+
+_UNCONDITIONAL = UsedFilter("resource-claims", ResourceClaims())
+"""Asked before all others, whatever the profile has."""
+
+
+def _all_filters(profile: Profile) -> list[UsedFilter]:
+    """The filters of a profile by their number."""
+    return [_UNCONDITIONAL, *profile.filters]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,7 @@ class Filters:
 
     @classmethod
     def of(cls, profile: Profile) -> Filters:
-        return cls(list(enumerate(profile.filters)))
+        return cls(list(enumerate(_all_filters(profile))))
 
     def __len__(self) -> int:
         return len(self._numbered)
@@ -132,7 +142,8 @@ class Filters:
         rows = table.every_row
         for at, used in self._numbered:
             if used.skips(pod, table.all):
-                steps.append(FilterStep(used.name, len(rows), {}))
+                if used is not _UNCONDITIONAL:
+                    steps.append(FilterStep(used.name, len(rows), {}))
                 continue
             verdict = _verdict_of_code(at)[used.refuses(pod, Nodes(table, rows))]
             steps.append(FilterStep(used.name, len(rows), _counted(pod, {at: used}, verdict)))
@@ -181,12 +192,12 @@ def looks_at_other_nodes(profile: Profile) -> bool:
 
 def reasons_of(pod: Pod, profile: Profile, verdict: int) -> tuple[str, ...]:
     """What a verdict means, in words."""
-    return profile.filters[verdict // _CODES_PER_FILTER].why(pod, verdict % _CODES_PER_FILTER)
+    return _all_filters(profile)[verdict // _CODES_PER_FILTER].why(pod, verdict % _CODES_PER_FILTER)
 
 
 def count_reasons(pod: Pod, profile: Profile, verdict: Verdicts) -> dict[str, int]:
     """Count the nodes by reason, the most frequent first, equal counts in the order of the filters."""
-    return dict(sorted(_counted(pod, profile.filters, verdict).items(), key=lambda item: -item[1]))
+    return dict(sorted(_counted(pod, _all_filters(profile), verdict).items(), key=lambda item: -item[1]))
 
 
 def _counted(pod: Pod, filters: Sequence[UsedFilter] | Mapping[int, UsedFilter], verdict: Verdicts) -> dict[str, int]:
@@ -213,9 +224,10 @@ def reasons_if_all_refuse(pod: Pod, table: NodeTable, profile: Profile) -> dict[
 def curable_by_removal(verdict: Verdicts, profile: Profile) -> Mask:
     """Where taking pods away might change what refuses the pod; shape (all nodes,)."""
     curable = np.ones(len(verdict), dtype=np.bool_)
+    filters = _all_filters(profile)
     for one in np.unique(verdict).tolist():
         if one:
-            used = profile.filters[one // _CODES_PER_FILTER]
+            used = filters[one // _CODES_PER_FILTER]
             if not _is_curable(used) or one % _CODES_PER_FILTER in getattr(used.plugin, "incurable", ()):
                 curable[verdict == one] = False
     return curable

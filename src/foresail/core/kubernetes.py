@@ -158,6 +158,8 @@ class KubernetesPod:
     host_ports: tuple[HostPort, ...] = ()
     disks: tuple[Disk, ...] = ()
     claims: tuple[ClaimVolume, ...] = ()
+    resource_claims: tuple[str, ...] = ()
+    """Resource claims by name; one that is made from a template by its name within the pod."""
     images: tuple[str, ...] = ()
     """With their tags, one for each container and each image volume that names one."""
     container_count: int = 1

@@ -14,6 +14,7 @@ from rich.text import Text
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
 from foresail.core.model import Pod
+from foresail.core.resource_claims import named_claims
 from foresail.core.spec import Gang
 from foresail.digest import sha256_of
 from foresail.errors import OptionError
@@ -170,7 +171,9 @@ def _evicted(cache: Cache) -> list[Pod]:
     moved = []
     for cached in sorted(cache.pods.values(), key=lambda cached: (cached.full_name, cached.uid)):
         stays = cached.terminating or cached.unreadable or cached.spec.owner.startswith("Node/")
-        if cached.uid in cache.table.placed and not stays:
+        held = cache.table.placed.get(cached.uid)
+        # Whose resource claims are allocated runs where they are: nobody here could allocate them elsewhere.
+        if held is not None and not stays and not named_claims(held.pod):
             moved.append(cache.table.forget(cached.uid).pod)
     return moved
 

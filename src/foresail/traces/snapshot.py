@@ -78,6 +78,7 @@ _POD: Kept = {
         "tolerations": _whole("key", "operator", "value", "effect"),
         "schedulingGates": _whole("name"),
         "schedulingGroup": _whole("podGroupName"),
+        "resourceClaims": _whole("name", "resourceClaimName", "resourceClaimTemplateName"),
         "resources": _AMOUNTS,
         "initContainers": _CONTAINER,
         "containers": _CONTAINER,

@@ -363,6 +363,13 @@ def test_preemption_keeps_the_nodes_that_pass_once_the_victims_are_gone():
     assert free_cpu(bench) == before
 
 
+def test_a_pod_with_resource_claims_is_refused_on_every_node():
+    claims = [{"name": "gpu", "resourceClaimName": "shared-gpu"}]
+    answer = Bench("fgd").filter(make_pod("p", resourceClaims=claims))
+    why = 'waiting for resourceclaim "shared-gpu", and Foresail allocates none'
+    assert (answer["NodeNames"], {str(said) for said in answer["FailedNodes"].values()}) == ([], {why})
+
+
 def test_a_bind_carries_the_devices_and_a_failed_one_gives_them_back():
     bound = []
 

@@ -77,6 +77,23 @@ async def quiet(live: LiveScheduler) -> None:
         await asyncio.sleep(0.01)
 
 
+def test_a_pod_whose_resource_claims_nobody_allocates_is_not_bound_and_told_which(server, virtual):
+    told = Server()
+
+    async def story() -> None:
+        async with deciding(server, told, make_node("a")) as live:
+            put(live, make_pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "shared-gpu"}]))
+            put(live, make_pod("q", node="a", resourceClaims=[{"name": "gpu", "resourceClaimName": "shared-gpu"}]))
+            await asyncio.sleep(0.9)
+            reason, message = live.cluster.conditions.told("uid-p")
+            assert reason == "Unschedulable"
+            assert 'waiting for resourceclaim "shared-gpu"' in message
+            assert sorted(live.cache.table.placed) == ["uid-q"]
+
+    virtual(story())
+    assert told.binds == []
+
+
 # --- nodes that others fill ------------------------------------------------------------------------------------------
 
 

@@ -44,7 +44,7 @@ from foresail.kube.objects.values import (
     time_of,
     whole_number,
 )
-from foresail.kube.objects.volumes import claims_and_disks, features, host_ports, images
+from foresail.kube.objects.volumes import claims_and_disks, features, host_ports, images, resource_claims
 
 TOLERATION_PARTS = ("key", "operator", "value", "effect")
 
@@ -134,6 +134,7 @@ def _kubernetes_only(
         host_ports=part(host_ports, (), spec),
         disks=disks,
         claims=claims,
+        resource_claims=part(resource_claims, (), spec),
         images=named_images,
         container_count=container_count,
         features=part(features, (), spec),
@@ -211,4 +212,4 @@ def pod_times(
 
 
 def ignored_fields(spec: Mapping[str, Any]) -> set[str]:
-    return {f"spec.{name}" for name in ("nodeName", "schedulingGates", "resourceClaims") if spec.get(name)}
+    return {f"spec.{name}" for name in ("nodeName", "schedulingGates") if spec.get(name)}

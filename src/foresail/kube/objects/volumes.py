@@ -1,4 +1,4 @@
-"""Volumes, ports, images and features of one Pod object."""
+"""Volumes, claims, ports, images and features of one Pod object."""
 
 from __future__ import annotations
 
@@ -42,6 +42,15 @@ def _disks(volume: Mapping[str, Any], place: str) -> Iterator[Disk]:
         image = string(stated.get("image"), f"{place}.rbd.image")
         monitors = tuple(sorted(texts(stated.get("monitors"), f"{place}.rbd.monitors")))
         yield Disk("rbd", f"{pool}/{image}", stated.get("readOnly") is True, monitors)
+
+
+def resource_claims(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Claims of dynamic resource allocation; one that a template makes for each pod by its name within the pod."""
+    return tuple(
+        string(claim.get("resourceClaimName"), f"{place}.resourceClaimName")
+        or string(claim.get("name"), f"{place}.name")
+        for place, claim in items(spec.get("resourceClaims"), "spec.resourceClaims")
+    )
 
 
 def host_ports(spec: Mapping[str, Any]) -> tuple[HostPort, ...]:

@@ -46,6 +46,9 @@ def spec_fields(own: KubernetesPod, pod_name: str, resources: Fields) -> Fields:
     fields["affinity"] = {kind: terms for kind, terms in affinity.items() if terms}
     fields["topologySpreadConstraints"] = [_spread(constraint) for constraint in own.spread]
     fields["volumes"] = _volumes(own, pod_name)
+    fields["resourceClaims"] = [
+        {"name": f"claim{at}", "resourceClaimName": name} for at, name in enumerate(own.resource_claims)
+    ]
     if "UserNamespacesHostNetworkSupport" in own.features:
         fields |= {"hostNetwork": True, "hostUsers": False}
     return {name: value for name, value in fields.items() if value not in ({}, [])}

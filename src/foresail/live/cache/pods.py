@@ -43,6 +43,7 @@ _READ_SPEC = (
     "topologySpreadConstraints",
     "overhead",
     "resources",
+    "resourceClaims",
     "hostNetwork",
     "hostUsers",
 )
