@@ -80,6 +80,10 @@ def run(
         Path | None,
         typer.Option("--token-file", help="Who reads /metrics must show this token; needed beyond loopback."),
     ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option("--journal", help="Append all that happens to this file, one JSON object a line."),
+    ] = None,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Place pods on a real cluster, as a second scheduler beside the default one.
@@ -97,8 +101,14 @@ def run(
 
     configure(log_level)
     if shadow:
-        served = {"--tls-cert": tls_cert, "--tls-key": tls_key, "--token-file": token_file, "--lease-name": lease_name}
-        _refuse(served, "does not go with --shadow, which serves nothing and takes no Lease")
+        served = {
+            "--tls-cert": tls_cert,
+            "--tls-key": tls_key,
+            "--token-file": token_file,
+            "--lease-name": lease_name,
+            "--journal": journal,
+        }
+        _refuse(served, "does not go with --shadow, which serves nothing, takes no Lease and changes nothing")
     else:
         why = "needs --shadow; without it pods are placed until you stop, and nothing is written"
         _refuse({"--out": out, "--pods": pods}, why)
@@ -115,6 +125,8 @@ def run(
         seed=seed,
         server=ServerSettings(host=host, port=port, certificate=tls_cert, key=tls_key),
         token_file=token_file,
+        journal=journal,
+        log_in_full=log_level == "debug",
     )
     try:
         if shadow:

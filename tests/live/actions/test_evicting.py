@@ -4,8 +4,11 @@ import pytest
 from aiohttp import web
 from tests.live.cluster import make_cache, make_node, make_pod
 
+from foresail.core.clock import WallClock
+from foresail.core.journal import Journal
 from foresail.core.preemption import Preemption
 from foresail.live.actions.evicting import Evictor
+from foresail.live.reports import EventReport
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -74,8 +77,9 @@ def cleared(virtual, server, answers=(), change=lambda cache: None, wanted=lambd
         victims = tuple(cache.table.placed[f"uid-{name}"] for name in ("v1", "v2", "leaving"))
         pod = cache.pods["uid-high"]
         change(cache)
+        journal = Journal(WallClock(), EventReport(cache, notes))
         async with server(told) as api:
-            return await Evictor(api, cache, notes).clear(pod, Preemption(0, "a", victims, 0), wanted=wanted)
+            return await Evictor(api, cache, journal).clear(pod, Preemption(0, "a", victims, 0), wanted=wanted)
 
     return virtual(live()), told, notes.log
 

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
+from foresail.core.journal import Journal, What
 from foresail.core.preemption import Preemption
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import ClusterError, Conflict, NotFound
 from foresail.live.actions.binding import ATTEMPTS, may_pass, pause_s
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.pods import CachedPod
-from foresail.live.events import Events
 from foresail.logs import get_logger
 
 Ask = Callable[[], Awaitable[object]]
@@ -25,10 +25,10 @@ class Evictor:
     may only have been a race: whether the pod is gone is looked at, or others would wait for one that stays.
     """
 
-    def __init__(self, api: Client, cache: Cache, events: Events) -> None:
+    def __init__(self, api: Client, cache: Cache, journal: Journal) -> None:
         self._api = api
         self._cache = cache
-        self._events = events
+        self._journal = journal
 
     async def clear(self, pod: CachedPod, plan: Preemption, *, wanted: Callable[[], bool] = lambda: True) -> bool:
         """Nominate the pod and delete its victims; False if one of them could not be made to go.
@@ -56,7 +56,8 @@ class Evictor:
             get_logger().warning("eviction_failed", victim=victim.full_name, pod=pod.full_name, error=str(error))
             return False
         if not gone:
-            self._events.add(victim, "Preempted", "Preempting", f"Preempted by pod {pod.uid} on node {node}")
+            detail = f"Preempted by pod {pod.uid} on node {node}"
+            self._journal.note(What.EVICT, pod=victim.full_name, node=node, detail=detail)
         return True
 
     async def _insist(self, pod: CachedPod, ask: Ask, wanted: Callable[[], bool], *, last: bool = False) -> bool:

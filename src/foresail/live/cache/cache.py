@@ -79,6 +79,12 @@ class Cache:
         self._devices.use(devices)
         self._listeners.anything_changed()
 
+    def named(self, full_name: str) -> CachedPod | None:
+        """The pod that has a name now, written `namespace/name`."""
+        namespace, _, name = full_name.partition("/")
+        uid = self._uid_of.get((namespace, name))
+        return None if uid is None else self.pods[uid]
+
     def waiting(self, uid: str) -> Pod | None:
         """The pod as it should wait now: for one whose bind has failed and that is no longer assumed."""
         cached = self.pods.get(uid)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from foresail.core.backoff import Backoff
+from foresail.core.journal import Journal, What
 from foresail.core.lifecycle import Lives, State
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.preempting import Preempting
@@ -21,7 +22,6 @@ from foresail.live.actions.evicting import Evictor
 from foresail.live.actions.volumes import VolumeBinder
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.pods import CachedPod
-from foresail.live.events import Events
 from foresail.live.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, Conditions
 from foresail.live.scheduler.metrics import ERROR, SCHEDULED, Metrics
 from foresail.live.scheduler.metrics import UNSCHEDULABLE as UNSCHEDULABLE_RESULT
@@ -32,6 +32,8 @@ MOST_BINDS = 128
 
 _AFTER_GIVING_UP_S = 30.0
 _AFTER_ERROR_S = 10.0
+_NAMED = 5
+"""Victims that are named; more are counted."""
 
 
 class Aim(NamedTuple):
@@ -53,7 +55,7 @@ class LiveCluster:
         api: Client,
         cache: Cache,
         lives: Lives,
-        events: Events,
+        journal: Journal,
         metrics: Metrics,
         *,
         changed: Callable[[], None],
@@ -65,7 +67,7 @@ class LiveCluster:
         self.table = cache.table
         self.cache = cache
         self.lives = lives
-        self.events = events
+        self.journal = journal
         self.conditions = Conditions(api, self._waiting)
         self.preemption = Preempting(may_preempt=self._may_preempt)
         self.clearing: dict[str, asyncio.Task[None]] = {}
@@ -87,7 +89,7 @@ class LiveCluster:
         self._binder = Binder(api)
         self._volumes = VolumeBinder(api, cache)
         self.table.volume_taking = cache.volumes
-        self._evictor = Evictor(api, cache, events)
+        self._evictor = Evictor(api, cache, journal)
         self._metrics = metrics
         self._changed = changed
         self._backoff = backoff
@@ -127,13 +129,13 @@ class LiveCluster:
     def give_up(self, gang: Gang, members: list[Pod], why: str) -> None:
         get_logger().warning("gang_given_up", gang=gang.name, members=len(members), why=why)
         for pod in members:
-            self._tell(pod.uid, UNSCHEDULABLE, why)
+            self._tell(pod.uid, UNSCHEDULABLE, why, What.GIVE_UP)
             self._rest(pod, _AFTER_GIVING_UP_S)
 
     def preempt(self, pod: Pod, plan: Preemption) -> None:
         uid = _uid(pod)
-        self._metrics.preemptions.inc()
         self._metrics.victims.observe(len(plan.victims))
+        self.journal.note(What.PREEMPT, pod=pod.name, node=plan.node, detail=leaving(plan))
         self.clearing[uid] = asyncio.create_task(self._clear(self.cache.pods[uid], plan), name=f"clear for {pod.name}")
 
     async def _clear(self, pod: CachedPod, plan: Preemption) -> None:
@@ -202,13 +204,12 @@ class LiveCluster:
 
     def explain_wait(self, pod: CachedPod, why: str) -> None:
         """A pod cannot be queued yet."""
-        if self.conditions.tell(pod.uid, UNSCHEDULABLE, why):
-            self.events.add(pod, "FailedScheduling", "Scheduling", why, warning=True)
+        self._tell(pod.uid, UNSCHEDULABLE, why)
 
-    def _tell(self, uid: Hashable, reason: str, message: str) -> None:
+    def _tell(self, uid: Hashable, reason: str, message: str, what: What = What.REFUSE) -> None:
         pod = self.cache.pods.get(str(uid))
         if pod is not None and self.conditions.tell(pod.uid, reason, message):
-            self.events.add(pod, "FailedScheduling", "Scheduling", message, warning=True)
+            self.journal.note(what, pod=pod.full_name, detail=message)
 
     def _waiting(self, uid: str) -> CachedPod | None:
         pod = self.cache.pods.get(uid)
@@ -298,8 +299,7 @@ class LiveCluster:
             self._failures.pop(uid, None)
             self.conditions.forget(uid)
             self._metrics.sli_s.observe(max(0.0, time.time() - cached.created_s))
-            note = f"Successfully assigned {cached.namespace}/{cached.name} to {placement.node}"
-            self.events.add(cached, "Scheduled", "Binding", note)
+            self.journal.note(What.START, pod=cached.full_name, node=placement.node)
             return
         get_logger().warning("bind_failed", pod=pod.name, node=placement.node, ending=ended.ending.value, why=ended.why)
         self.cache.give_back(uid)
@@ -354,6 +354,13 @@ def availability(why: NoFit) -> str:
         return "no nodes available to schedule pods"
     reasons = sorted(f"{count} {reason}" for reason, count in why.reasons.items())
     return f"0/{why.node_count} nodes are available: {', '.join(reasons)}."
+
+
+def leaving(plan: Preemption) -> str:
+    """Who must go, in words."""
+    names = [held.pod.name for held in plan.victims]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"makes {', '.join(names[:_NAMED])}{more} go"
 
 
 def _uid(pod: Pod) -> str:

@@ -53,6 +53,7 @@ class Metrics:
         self.pending = gauge("pending_pods", "Pods that wait, by where.", ["queue"])
         self.incoming = counter("queue_incoming_pods", "Pods that came to wait, by what brought them.", ["event"])
         self.cache = gauge("scheduler_cache_size", "What the cache holds.", ["type"])
+        self.records = counter("journal_records", "What happened, by what it was.", ["what"])
         self.preemptions = counter("preemption_attempts", "Attempts to make room for a pod.")
         self.victims = histogram(
             "preemption_victims", "Pods deleted to make room for one.", buckets=(1, 2, 4, 8, 16, 32, 64)
@@ -64,8 +65,12 @@ class Metrics:
             "queue_mended_pods", "Waiting pods that had dropped out of the queue and were put back; always 0."
         )
 
-    def text(self, live: LiveScheduler) -> bytes:
-        """All of them in Prometheus' text format, those that are states of the scheduler as they are now."""
+    def text(self) -> bytes:
+        """All of them in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def look_at(self, live: LiveScheduler) -> None:
+        """Take down how things stand with the scheduler now; all else is counted when it happens."""
         asleep = live.queue.asleep_count
         self.pending.labels("active").set(len(live.queue) - asleep)
         self.pending.labels("unschedulable").set(asleep)
@@ -76,4 +81,3 @@ class Metrics:
         self.cache.labels("assumed_pods").set(len(live.cluster.binding))
         self.events.labels("written").set(live.events.sent)
         self.events.labels("dropped").set(live.events.dropped)
-        return generate_latest(self.registry)

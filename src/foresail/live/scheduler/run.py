@@ -16,6 +16,7 @@ from foresail.kube.api.connect import find_connection
 from foresail.kube.api.lease import LeaderSettings
 from foresail.live.cache.cache import Cache
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
+from foresail.live.reports import JournalFile, logged
 from foresail.live.scheduler.learning import Lessons, warm_up
 from foresail.live.scheduler.reload import Reloader
 from foresail.live.scheduler.scheduler import LiveScheduler
@@ -51,6 +52,10 @@ class RunSettings:
     server: ServerSettings = field(default_factory=ServerSettings)
     token_file: Path | None = None
     """Who asks for metrics must show this token."""
+    journal: Path | None = None
+    """All that happens is written here, one JSON object a line."""
+    log_in_full: bool = False
+    """Whether what happens to every pod is logged, not only what is out of the ordinary."""
 
 
 def profile_for(policy: str, seed: int = 42) -> Profile:
@@ -69,12 +74,14 @@ class SchedulerProgram(Program):
 
     def __init__(self, settings: RunSettings, api: Client, *, announce: Announce, clock: Clock | None = None) -> None:
         self.settings = settings
+        self._file = None if settings.journal is None else JournalFile(settings.journal)
         self.live = LiveScheduler(
             api,
             profile_for(settings.policy, settings.seed),
             scheduler_name=settings.scheduler_name,
             backoff=settings.backoff,
             clock=clock,
+            reports=[logged(in_full=settings.log_in_full), *([] if self._file is None else [self._file])],
         )
         super().__init__(
             api,
@@ -103,7 +110,7 @@ class SchedulerProgram(Program):
         return Health(
             alive=self.alive(),
             ready=self.ready(),
-            metrics=lambda: self.live.metrics.text(self.live),
+            metrics=self._metrics,
             token=token_in(self.settings.token_file),
         )
 
@@ -124,6 +131,12 @@ class SchedulerProgram(Program):
 
     async def flush(self) -> None:
         await self.live.events.drain(_FINISH_EVENTS_S)
+        if self._file is not None:
+            self._file.close()
+
+    def _metrics(self) -> bytes:
+        self.live.metrics.look_at(self.live)
+        return self.live.metrics.text()
 
     # --- profiles --------------------------------------------------------------------------------------------------
 

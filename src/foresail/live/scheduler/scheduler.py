@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Iterable
 
 from foresail.core.backoff import Backoff
 from foresail.core.clock import Clock, WallClock
 from foresail.core.decide import decide
+from foresail.core.journal import Journal, What
+from foresail.core.journal import Listener as JournalListener
 from foresail.core.lifecycle import Lives, State
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.profile import Profile
@@ -23,6 +25,7 @@ from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
 from foresail.live.events import Events
+from foresail.live.reports import EventReport, counted
 from foresail.live.scheduler.cluster import LiveCluster
 from foresail.live.scheduler.metrics import SCHEDULED, UNSCHEDULABLE, Metrics
 from foresail.logs import get_logger
@@ -45,18 +48,22 @@ class LiveScheduler(Listener):
         scheduler_name: str = "foresail",
         backoff: Backoff | None = None,
         clock: Clock | None = None,
+        reports: Iterable[JournalListener] = (),
     ) -> None:
+        """`reports` listen to the journal, beside those that write Events and count."""
         backoff = backoff or Backoff()
         self._scheduler_name = scheduler_name
         self.metrics = Metrics(scheduler_name)
         self.cache = Cache(self, scheduler_name=scheduler_name, devices=profile.devices)
-        self.events = Events(api)
         self._clock = clock or WallClock()
+        self.events = Events(api)
+        self.journal = Journal(self._clock, EventReport(self.cache, self.events), counted(self.metrics), *reports)
+        """What happens here, for whoever wants to know."""
         self.queue = Queue(self._clock, backoff=backoff, roll_call=RollCall(self._clock))
         self.lives = Lives()
         """Where each pod of ours is, from when it can be placed until it has left its node."""
         self.cluster = LiveCluster(
-            api, self.cache, self.lives, self.events, self.metrics, changed=self._changed, backoff=backoff
+            api, self.cache, self.lives, self.journal, self.metrics, changed=self._changed, backoff=backoff
         )
         preemption = self.cluster.preemption
         self.core = Scheduler(self.cluster, profile, self.queue, decide=self._decide, preemption=preemption)
@@ -86,6 +93,7 @@ class LiveScheduler(Listener):
             return  # it changed while it is being bound; what becomes of it then is looked at then
         self.lives.begin(cached.uid, State.WAITING)
         self.metrics.incoming.labels("PodAdd").inc()
+        self.journal.note(What.ARRIVE, pod=pod.name)
         if pod.gang is not None:
             self._gangs[pod.gang.name] = pod.gang
             self.queue.members_placed(pod.gang, self.cache.placed_members(pod.gang.name))
@@ -116,6 +124,7 @@ class LiveScheduler(Listener):
             return
         if now is None:
             self.lives.forget(cached.uid)
+            self.journal.note(What.END, pod=cached.full_name, node=cached.node)
         elif self.lives.of(cached.uid) is not State.MOVING:
             self.lives.meet(cached.uid, State.RUNNING)
 
