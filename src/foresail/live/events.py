@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from foresail.kube.api.client import MERGE, Client, Object
 from foresail.kube.api.errors import ApiError, ClusterError, NotFound
+from foresail.kube.api.kinds import EVENT
 from foresail.live.cache.pods import CachedPod
 from foresail.logs import get_logger
 
@@ -147,9 +148,9 @@ class Events:
 
     async def _create(self, event: _Event) -> None:
         name = f"{event.pod.name[:200].rstrip('-.')}.{time.time_ns():x}{next(self._serial) & 0xFFFF:x}"
-        path = f"/apis/events.k8s.io/v1/namespaces/{event.pod.namespace}/events"
+        path = EVENT.within(event.pod.namespace)
         await self._api.post(path, self._body(event, name))
-        event.path = f"{path}/{name}"
+        event.path = EVENT.named(name, event.pod.namespace)
         if event.warning:
             # A pod is bound once, but refused again and again.
             self._written[event.key] = event

@@ -8,7 +8,7 @@ from typing import Any
 
 from foresail.core.policy import DeviceRule
 from foresail.kube.api.client import Client, Object
-from foresail.kube.api.kinds import KINDS, Kind
+from foresail.kube.api.kinds import KINDS, PRIORITY_CLASS, Kind
 from foresail.kube.objects.documents import Found
 from foresail.kube.objects.gangs import SIGS_GROUP, gang_named
 from foresail.kube.objects.granted import with_granted
@@ -22,7 +22,7 @@ SNAPSHOT_KINDS: dict[str, Kind] = {
     **KINDS,
     # The API server fills in priorities, but pods of a file that are tried later may name a class. The scheduler itself
     # needs none, so its account need not have the right to read them.
-    "PriorityClass": Kind("PriorityClass", "/apis/scheduling.k8s.io/v1/priorityclasses", dispensable=True),
+    PRIORITY_CLASS.kind: PRIORITY_CLASS,
 }
 
 
@@ -62,17 +62,16 @@ def snapshot_of(lists: Lists, choice: Choice) -> Iterator[Object]:
     seen: set[tuple[str, str]] = set()
     for name, values in lists.items():
         kind = SNAPSHOT_KINDS[name]
-        version = _api_version(kind.path)
         for value in values:
             if kind.kind == "Pod" and not choice.takes(value):
                 continue
             if kind.kind == "PodGroup":
                 # Several versions of one API group serve the same objects.
-                identity = (version.partition("/")[0], uid_of(value))
+                identity = (kind.group, uid_of(value))
                 if identity in seen:
                     continue
                 seen.add(identity)
-            yield kept(kind.kind, version, _with_granted(value) if kind.kind == "Pod" else value)
+            yield kept(kind.kind, kind.api_version, _with_granted(value) if kind.kind == "Pod" else value)
 
 
 def cluster_of(objects: Iterable[Found], devices: DeviceRule) -> Cache:
@@ -89,11 +88,6 @@ def _watch_of(kind: str, value: Mapping[str, Any]) -> str:
     if kind != "PodGroup":
         return kind
     return f"PodGroup.{SIGS_GROUP}" if str(value.get("apiVersion")).startswith(f"{SIGS_GROUP}/") else kind
-
-
-def _api_version(path: str) -> str:
-    """`v1` of /api/v1/pods, `apps/v1` of /apis/apps/v1/replicasets."""
-    return "/".join(path.split("/")[2:-1])
 
 
 def _with_granted(value: Object) -> Object:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from foresail.kube.api.kinds import KINDS, PRIORITY_CLASS, RUNTIME_CLASS
 from foresail.kube.objects.values import Object
 from foresail.lab.client import Api, ApiError
 from foresail.lab.errors import LabError
@@ -17,24 +18,7 @@ from foresail.parity.random_storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, 
 from foresail.parity.recorded import counted_reasons
 from foresail.parity.recorder import CANARY, HELD_BACK, POLL_S, RecordingExtender, SchedulerLog
 
-_PATHS = {
-    "Node": ("/api/v1", "nodes"),
-    "Namespace": ("/api/v1", "namespaces"),
-    "Pod": ("/api/v1", "pods"),
-    "Service": ("/api/v1", "services"),
-    "ReplicationController": ("/api/v1", "replicationcontrollers"),
-    "PersistentVolume": ("/api/v1", "persistentvolumes"),
-    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
-    "ReplicaSet": ("/apis/apps/v1", "replicasets"),
-    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
-    "StorageClass": ("/apis/storage.k8s.io/v1", "storageclasses"),
-    "CSINode": ("/apis/storage.k8s.io/v1", "csinodes"),
-    "CSIDriver": ("/apis/storage.k8s.io/v1", "csidrivers"),
-    "CSIStorageCapacity": ("/apis/storage.k8s.io/v1", "csistoragecapacities"),
-    "VolumeAttachment": ("/apis/storage.k8s.io/v1", "volumeattachments"),
-    "RuntimeClass": ("/apis/node.k8s.io/v1", "runtimeclasses"),
-    "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
-}
+_KINDS = {**KINDS, RUNTIME_CLASS.kind: RUNTIME_CLASS, PRIORITY_CLASS.kind: PRIORITY_CLASS}
 _WORKLOADS = ("Service", "ReplicaSet", "StatefulSet", "ReplicationController")
 _UNTOLD = (*_WORKLOADS, "VolumeAttachment")
 """Kinds that kube-scheduler reads without a word in its log; made first, and given time."""
@@ -67,9 +51,9 @@ class Recording:
 
 
 def path_of(kind: str, namespace: str = "", name: str = "") -> str:
-    group, plural = _PATHS[kind]
-    inside = f"/namespaces/{namespace}" if namespace and kind != "Namespace" else ""
-    return f"{group}{inside}/{plural}" + (f"/{name}" if name else "")
+    """All objects of a kind, those of a namespace, or one of them."""
+    found = _KINDS[kind]
+    return found.named(name, namespace) if name else found.within(namespace) if namespace else found.path
 
 
 class ClusterRun:
@@ -134,7 +118,7 @@ class ClusterRun:
             ]
         }
         for kind in (*_UNTOLD, *_TOLD[:-2]):
-            stated[_PATHS[kind][1]] = [_selector_only(_slim(one, kind)) for one in self._api.items(path_of(kind))]
+            stated[_KINDS[kind].plural] = [_selector_only(_slim(one, kind)) for one in self._api.items(path_of(kind))]
         self._changed = [_slim(one, kind) for kind in _TOLD[-2:] for one in self._api.items(path_of(kind))]
         return {"nodes": [_slim(node, "Node") for node in nodes], "cluster": stated}
 

@@ -15,6 +15,7 @@ from yarl import URL
 
 from foresail.kube.api.connect import Connection
 from foresail.kube.api.errors import ApiError, ClusterError, Gone, TooManyRequests, Unauthorized, Unreachable, api_error
+from foresail.kube.api.retries import BUSY_READS, busy_pause_s
 from foresail.kube.api.sessions import JSON, Sessions
 from foresail.kube.objects.values import Object as Object  # noqa: PLC0414 - what a client answers with is part of it
 
@@ -30,8 +31,6 @@ BOOKMARK = "BOOKMARK"
 _CONNECT_S = 10.0
 _WATCH_GRACE_S = 10.0
 """A watch ends itself after the time asked for; a connection silent for longer than that hangs."""
-_BUSY_TRIES = 5
-_BUSY_LONGEST_S = 10.0
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -159,7 +158,7 @@ class Client:
             raise self._unreachable("GET", target, error) from error
 
     async def _read(self, method: str, path: str, query: Mapping[str, object]) -> Object:
-        tries = _BUSY_TRIES
+        tries = BUSY_READS
         while True:
             try:
                 return await self._json(method, path, query)
@@ -167,8 +166,8 @@ class Client:
                 tries -= 1
                 if not tries:
                     raise
-                wait_s = 1.0 if error.retry_after_s is None else error.retry_after_s
-            await asyncio.sleep(min(wait_s, _BUSY_LONGEST_S))
+                wait_s = busy_pause_s(error)
+            await asyncio.sleep(wait_s)
 
     async def _json(
         self,

@@ -1,4 +1,4 @@
-"""The kinds of objects that are watched, and where the API server has them."""
+"""The kinds of objects that are read and written, and where the API server has them: the one table of paths."""
 
 from __future__ import annotations
 
@@ -6,36 +6,74 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """One watch: the kind that comes from it and its path."""
+    """One kind of object in one version of its API."""
 
     kind: str
-    path: str
+    api_version: str
+    """Group and version as objects write it: `v1`, `apps/v1`."""
+    plural: str
+    namespaced: bool = True
     optional: bool = False
     """Not every cluster serves it."""
     dispensable: bool = False
     """An account may lack the right to list it, and go on without."""
 
+    @property
+    def group(self) -> str:
+        """The API group, empty for that of pods and nodes."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def path(self) -> str:
+        """All objects there are; those without a namespace are made here."""
+        return f"{self._root}/{self.plural}"
+
+    def within(self, namespace: str) -> str:
+        """All objects of a namespace; new ones are made here."""
+        return f"{self._root}/namespaces/{namespace}/{self.plural}" if self.namespaced else self.path
+
+    def named(self, name: str, namespace: str = "", *, part: str = "") -> str:
+        """One object, or a part of it such as `status` or `binding`."""
+        return f"{self.within(namespace)}/{name}" + (f"/{part}" if part else "")
+
+    @property
+    def _root(self) -> str:
+        return f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
+
+
+_STORAGE = "storage.k8s.io/v1"
+
+NODE = Kind("Node", "v1", "nodes", namespaced=False)
+POD = Kind("Pod", "v1", "pods")
+NAMESPACE = Kind("Namespace", "v1", "namespaces", namespaced=False)
+VOLUME = Kind("PersistentVolume", "v1", "persistentvolumes", namespaced=False)
+CLAIM = Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
+SERVICE_ACCOUNT = Kind("ServiceAccount", "v1", "serviceaccounts")
+EVENT = Kind("Event", "events.k8s.io/v1", "events")
+LEASE = Kind("Lease", "coordination.k8s.io/v1", "leases")
+PRIORITY_CLASS = Kind("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False, dispensable=True)
+RUNTIME_CLASS = Kind("RuntimeClass", "node.k8s.io/v1", "runtimeclasses", namespaced=False)
 
 KINDS: dict[str, Kind] = {
-    "Node": Kind("Node", "/api/v1/nodes"),
-    "Pod": Kind("Pod", "/api/v1/pods"),
-    "Namespace": Kind("Namespace", "/api/v1/namespaces"),
-    "Service": Kind("Service", "/api/v1/services"),
-    "ReplicationController": Kind("ReplicationController", "/api/v1/replicationcontrollers"),
-    "ReplicaSet": Kind("ReplicaSet", "/apis/apps/v1/replicasets"),
-    "StatefulSet": Kind("StatefulSet", "/apis/apps/v1/statefulsets"),
-    "PersistentVolume": Kind("PersistentVolume", "/api/v1/persistentvolumes"),
-    "PersistentVolumeClaim": Kind("PersistentVolumeClaim", "/api/v1/persistentvolumeclaims"),
-    "StorageClass": Kind("StorageClass", "/apis/storage.k8s.io/v1/storageclasses"),
-    "CSINode": Kind("CSINode", "/apis/storage.k8s.io/v1/csinodes"),
-    "CSIDriver": Kind("CSIDriver", "/apis/storage.k8s.io/v1/csidrivers"),
-    "CSIStorageCapacity": Kind("CSIStorageCapacity", "/apis/storage.k8s.io/v1/csistoragecapacities"),
-    "VolumeAttachment": Kind("VolumeAttachment", "/apis/storage.k8s.io/v1/volumeattachments"),
-    "PodDisruptionBudget": Kind("PodDisruptionBudget", "/apis/policy/v1/poddisruptionbudgets"),
+    "Node": NODE,
+    "Pod": POD,
+    "Namespace": NAMESPACE,
+    "Service": Kind("Service", "v1", "services"),
+    "ReplicationController": Kind("ReplicationController", "v1", "replicationcontrollers"),
+    "ReplicaSet": Kind("ReplicaSet", "apps/v1", "replicasets"),
+    "StatefulSet": Kind("StatefulSet", "apps/v1", "statefulsets"),
+    "PersistentVolume": VOLUME,
+    "PersistentVolumeClaim": CLAIM,
+    "StorageClass": Kind("StorageClass", _STORAGE, "storageclasses", namespaced=False),
+    "CSINode": Kind("CSINode", _STORAGE, "csinodes", namespaced=False),
+    "CSIDriver": Kind("CSIDriver", _STORAGE, "csidrivers", namespaced=False),
+    "CSIStorageCapacity": Kind("CSIStorageCapacity", _STORAGE, "csistoragecapacities"),
+    "VolumeAttachment": Kind("VolumeAttachment", _STORAGE, "volumeattachments", namespaced=False),
+    "PodDisruptionBudget": Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
     # Kubernetes 1.36 serves one of these, 1.37 others, and only where the feature is on.
-    "PodGroup": Kind("PodGroup", "/apis/scheduling.k8s.io/v1alpha2/podgroups", optional=True),
-    "PodGroup.v1alpha3": Kind("PodGroup", "/apis/scheduling.k8s.io/v1alpha3/podgroups", optional=True),
-    "PodGroup.v1beta1": Kind("PodGroup", "/apis/scheduling.k8s.io/v1beta1/podgroups", optional=True),
-    "PodGroup.scheduling.x-k8s.io": Kind("PodGroup", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", optional=True),
+    "PodGroup": Kind("PodGroup", "scheduling.k8s.io/v1alpha2", "podgroups", optional=True),
+    "PodGroup.v1alpha3": Kind("PodGroup", "scheduling.k8s.io/v1alpha3", "podgroups", optional=True),
+    "PodGroup.v1beta1": Kind("PodGroup", "scheduling.k8s.io/v1beta1", "podgroups", optional=True),
+    "PodGroup.scheduling.x-k8s.io": Kind("PodGroup", "scheduling.x-k8s.io/v1alpha1", "podgroups", optional=True),
 }
-"""Name of the watch, which is the kind where there is one of it, to what is watched."""
+"""What is watched: name of the watch, which is the kind where there is one of it, to the kind."""

@@ -16,10 +16,10 @@ from typing import Any
 from foresail.errors import OptionError
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import ClusterError, Conflict, NotFound
+from foresail.kube.api.kinds import LEASE
 from foresail.logs import get_logger
 
 _JITTER = 1.2
-_LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Leader:
         self.failed: Exception | None = None
         """The last error, until something succeeds again."""
         self._api = api
-        self._leases = _LEASES.format(self.settings.namespace)
-        self._path = f"{self._leases}/{self.settings.name}"
+        self._leases = LEASE.within(self.settings.namespace)
+        self._path = LEASE.named(self.settings.name, self.settings.namespace)
         self._observed: Object | None = None
         self._observed_s = 0.0
         self._sure_until_s = float("-inf")

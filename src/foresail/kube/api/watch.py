@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from contextlib import aclosing
 from typing import Any, Protocol
 
 from foresail.kube.api.client import BOOKMARK, CHANGES, Client, Object
 from foresail.kube.api.errors import ApiError, ClusterError, Forbidden, Gone, NotFound, Unauthorized, Unreachable
+from foresail.kube.api.retries import WatchPauses, jittered
 from foresail.logs import get_logger
 
-_FIRST_S = 0.1
-_LONGEST_S = 3.0
-"""An API server that comes back after a restart is met within this time."""
 _SELDOM_S = 60.0
 _SHORT_S = 1.0
 _PATIENCE = 8
@@ -29,24 +26,6 @@ class Handler(Protocol):
 
     def apply(self, kind: str, value: Object) -> None:
         """One change: ADDED, MODIFIED or DELETED."""
-
-
-class Backoff:
-    """How long to wait after failures in a row: doubled each time, shortened at random, never past a limit."""
-
-    def __init__(self, first_s: float = _FIRST_S, longest_s: float = _LONGEST_S) -> None:
-        self._first_s = first_s
-        self._longest_s = longest_s
-        self.failures = 0
-
-    def reset(self) -> None:
-        self.failures = 0
-
-    def next_s(self) -> float:
-        whole_s = min(self._first_s * 2.0 ** min(self.failures, 30), self._longest_s)
-        self.failures += 1
-        # Many clients of a server that restarts must not all come back at once.
-        return whole_s * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
 
 class Watch:
@@ -86,7 +65,7 @@ class Watch:
         self._page = page
         self._timeout_s = timeout_s
         self._query = query
-        self._backoff = Backoff()
+        self._pauses = WatchPauses()
         self._settled = asyncio.Event()
         self._refused: type[Exception] | None = None
         self._renewed = asyncio.Event()
@@ -150,11 +129,11 @@ class Watch:
                 self._take(kind, value)
                 if quiet:
                     quiet = False
-                    self._backoff.reset()
+                    self._pauses.reset()
         if quiet and loop.time() - begun_s < _SHORT_S:
             # A server that closes at once, time and again, must not be asked thousands of times a second.
-            return self._backoff.next_s()
-        self._backoff.reset()
+            return self._pauses.next_s()
+        self._pauses.reset()
         return 0.0
 
     def _take(self, kind: str, value: Object) -> None:
@@ -192,7 +171,7 @@ class Watch:
                 return 0.0
             self._handler.replace([])
             self._succeed()
-            return _SELDOM_S * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+            return jittered(_SELDOM_S)
         if isinstance(error, _REFUSALS):
             self._settled.set()
             # Before the first picture it is raised, and told there; the same refusal again is no news.
@@ -202,14 +181,12 @@ class Watch:
         self.failed = error
         if isinstance(error, Gone) and not listing:
             self.version = None
-            return self._backoff.next_s()
+            return self._pauses.next_s()
         resumable = isinstance(error, Unreachable) or not isinstance(error, ApiError) or error.status in _RESUMABLE
-        wait_s = self._backoff.next_s()
+        wait_s = self._pauses.next_s(error)
         # A version that leads nowhere (of a store that was restored from a copy, say) must not be asked for ever.
-        if not resumable or (not isinstance(error, Unreachable) and self._backoff.failures > _PATIENCE):
+        if not resumable or (not isinstance(error, Unreachable) and self._pauses.failures > _PATIENCE):
             self.version = None
-        if isinstance(error, ApiError) and error.retry_after_s is not None:
-            wait_s = max(wait_s, min(error.retry_after_s, _LONGEST_S))
         return wait_s
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
 from foresail.kube.api.client import Client, Object
-from foresail.kube.api.errors import ApiError, ClusterError, Conflict, Forbidden, NotFound, Unauthorized, Unreachable
+from foresail.kube.api.errors import ClusterError, Conflict, Forbidden, NotFound, Unauthorized
+from foresail.kube.api.kinds import POD
+from foresail.kube.api.retries import ATTEMPTS, may_arrive, may_pass, pause_s
 from foresail.kube.objects.values import GPU_DEVICES
 from foresail.live.scheduler.conditions import SCHEDULER_ERROR, touch
 from foresail.logs import get_logger
 
-_FIRST_PAUSE_S = 0.1
-_MOST_PAUSE_S = 5.0
-ATTEMPTS = 6
 _MOST_CHANGES = 6
 """Attempts that are repeated at once, and not counted, because the pod had changed since it was last read."""
 
@@ -102,7 +100,7 @@ class Binder:
         all a read before the first: a request without a version could never be called off. `obstacle` is asked before
         every attempt: what speaks against it now, empty if nothing does.
         """
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        path = POD.named(pod.name, pod.namespace)
         seen = _Seen(version) if version else await self._look(pod, path, node)
         why, attempt, changes = "", 0, 0
         adrift = False  # whether a request for the version last seen may still arrive
@@ -116,7 +114,7 @@ class Binder:
                 why = str(error)
                 asked, seen = seen.version, await self._look(pod, path, node)
                 has_changed = seen.version != asked
-                adrift = (adrift or _may_arrive(error)) and (seen.is_hidden or not has_changed)
+                adrift = (adrift or may_arrive(error)) and (seen.is_hidden or not has_changed)
                 if seen.ended is not None or not may_pass(error):
                     break
                 if isinstance(error, Conflict) and has_changed and changes < _MOST_CHANGES:
@@ -197,23 +195,3 @@ def _ended(found: Object, uid: str, node: str) -> Bind | None:
     if metadata.get("deletionTimestamp"):
         return Bind(Ending.GONE, "the pod is being deleted")
     return None
-
-
-def pause_s(attempt: int, error: ClusterError) -> float:
-    """How long to leave a server alone after an attempt that failed."""
-    told_s = error.retry_after_s if isinstance(error, ApiError) else None
-    longest_s = min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(attempt, 10))
-    # Many requests fail at the same instant when a server goes away; they should not come back in step.
-    return max(told_s or 0.0, longest_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-
-
-def may_pass(error: ClusterError) -> bool:
-    """Whether the same request may succeed a little later: a busy or restarting server, a lost race."""
-    if isinstance(error, Unreachable | Conflict):
-        return True
-    return isinstance(error, ApiError) and (error.status == 429 or error.status >= 500)
-
-
-def _may_arrive(error: ClusterError) -> bool:
-    """Whether a request may have an effect yet: nobody answered, or one who does not know what becomes of it."""
-    return not isinstance(error, ApiError) or error.status >= 500

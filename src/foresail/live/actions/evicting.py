@@ -10,7 +10,8 @@ from foresail.core.journal import Journal, What
 from foresail.core.preemption import Preemption
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import ClusterError, Conflict, NotFound
-from foresail.live.actions.binding import ATTEMPTS, may_pass, pause_s
+from foresail.kube.api.kinds import POD
+from foresail.kube.api.retries import ATTEMPTS, may_pass, pause_s
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.pods import CachedPod
 from foresail.logs import get_logger
@@ -102,7 +103,7 @@ class _NotWantedError(ClusterError):
 
 
 def _path(pod: CachedPod) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    return POD.named(pod.name, pod.namespace)
 
 
 def _nomination(pod: CachedPod, node: str) -> Object:

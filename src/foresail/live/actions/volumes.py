@@ -9,6 +9,7 @@ from typing import Any
 
 from foresail.core.objects import Claim, Volume
 from foresail.core.volumes import Taken
+from foresail.kube.api import kinds
 from foresail.kube.api.client import MERGE, Client
 from foresail.kube.api.errors import ClusterError
 from foresail.live.cache.cache import Cache
@@ -101,7 +102,7 @@ class VolumeBinder:
                 "resourceVersion": self._books.version(CLAIM, (claim.namespace, claim.name)),
             }
             body = {"metadata": metadata, "spec": {"claimRef": reference}}
-            await self._patch(VOLUME, f"/api/v1/persistentvolumes/{volume.name}", body)
+            await self._patch(VOLUME, kinds.VOLUME.named(volume.name), body)
         self._books.volume_carried(uid, volume.name)
 
     async def _select_node(self, uid: str, taken: Taken, claim: Claim) -> None:
@@ -115,7 +116,7 @@ class VolumeBinder:
                 "resourceVersion": self._books.version(CLAIM, key),
                 "annotations": {SELECTED_NODE: taken.node},
             }
-            path = f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
+            path = kinds.CLAIM.named(claim.name, claim.namespace)
             await self._patch(CLAIM, path, {"metadata": metadata})
         self._books.claim_carried(uid, key)
 

@@ -67,7 +67,7 @@ class Cache:
         if kind == "Pod":
             return PodHandler(self)
         if kind == "PodGroup":
-            return GroupHandler(self, name, SIGS_GROUP if f"/{SIGS_GROUP}/" in KINDS[name].path else KUBERNETES_GROUP)
+            return GroupHandler(self, name, SIGS_GROUP if KINDS[name].group == SIGS_GROUP else KUBERNETES_GROUP)
         return ObjectHandler(self, kind)
 
     def tell(self, listener: Listener) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from foresail.kube.api.client import Client, Object
-from foresail.kube.api.errors import ApiError, ClusterError, Conflict, Forbidden, NotFound, Unauthorized
+from foresail.kube.api.errors import ApiError, ClusterError, Forbidden, NotFound, Unauthorized
+from foresail.kube.api.kinds import POD
+from foresail.kube.api.retries import may_pass
 from foresail.live.cache.pods import CachedPod
 from foresail.logs import get_logger
 
@@ -83,7 +85,7 @@ class Conditions:
         patch = _patch(uid, told, is_new=uid not in self._told)
         self._told[uid] = told
         try:
-            await self._api.patch(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status", patch)
+            await self._api.patch(POD.named(pod.name, pod.namespace, part="status"), patch)
         except NotFound:
             self._told.pop(uid, None)  # deleted meanwhile; the watch will say so
         except ClusterError as error:
@@ -91,10 +93,9 @@ class Conditions:
                 get_logger().warning("condition_failed", pod=pod.full_name, error=str(error))
             self.failure = str(error)
             refused = isinstance(error, Forbidden | Unauthorized)
-            # Another writer may have been quicker, or another pod have taken the name, of which the watch will tell.
-            lost_race = isinstance(error, Conflict)
-            may_pass = refused or lost_race or not isinstance(error, ApiError) or error.status >= 429
-            if may_pass and self._told.get(uid) == told:
+            # After a conflict another writer was quicker, or another pod has taken the name: the watch will tell.
+            worth_it = refused or may_pass(error) or not isinstance(error, ApiError)
+            if worth_it and self._told.get(uid) == told:
                 del self._told[uid]
                 self._wanted.setdefault(uid, told)
             await asyncio.sleep(_REFUSED_PAUSE_S if refused else _PAUSE_S)
