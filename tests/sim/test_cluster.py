@@ -27,7 +27,7 @@ class World:
         workload = Workload(names, [PodSpec()], np.zeros(len(names), dtype=np.int64), duration_s=np.array(duration_s))
         self.ledger = Ledger(names)
         self.agenda = Agenda(self.clock, len(names))
-        work = FixedTime(workload, self.clock, self.agenda, Interruptions(keeps_progress=keeps_progress))
+        work = FixedTime(workload, self.table, self.clock, self.agenda, Interruptions(keeps_progress=keeps_progress))
         self.cluster = SimCluster(self.table, self.clock, self.ledger, work, Journal(self.clock, self.note))
         shape = self.table.shape(PodSpec(cpu_milli=1))
         self.pods = [Pod(f"p{index}", shape, uid=index) for index in range(len(duration_s))]

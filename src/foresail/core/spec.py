@@ -132,7 +132,7 @@ class Gang:
     """How long the gang may wait for its members and for room before it is given up."""
 
 
-def _no_times() -> npt.NDArray[np.float64]:
+def _no_floats() -> npt.NDArray[np.float64]:
     return np.empty(0, dtype=np.float64)
 
 
@@ -145,18 +145,24 @@ class Workload:
     """All pods of a trace as columns; row order is the order of the input.
 
     `spec_of[i]` indexes `specs`. `arrival_s` counts from the start of the trace; `duration_s` is how long the pod
-    runs once placed, infinity if the trace does not say. `gang_of[i]` indexes `gangs`, -1 for none. Columns left out
-    are filled with: arrival 0, duration infinity, priority 0, no gang.
+    runs once placed, infinity if the trace does not say. `gang_of[i]` indexes `gangs`, -1 for none. Where pods share
+    CPU, `cpu_limit_milli` is the most that a pod may use (0: no limit), `cpu_weight` what it counts for against others
+    (0: what it requests), `work_cpu_s` the CPU-seconds it has to do (not a number: its duration at what it requests);
+    decisions do not depend on them. Columns left out are filled with: arrival 0, duration infinity, priority 0, no
+    gang, no limit, weight 0, no stated work.
     """
 
     names: Sequence[str]
     specs: list[PodSpec]
     spec_of: npt.NDArray[np.int64]
-    arrival_s: npt.NDArray[np.float64] = field(default_factory=_no_times)
-    duration_s: npt.NDArray[np.float64] = field(default_factory=_no_times)
+    arrival_s: npt.NDArray[np.float64] = field(default_factory=_no_floats)
+    duration_s: npt.NDArray[np.float64] = field(default_factory=_no_floats)
     priority: npt.NDArray[np.int64] = field(default_factory=_no_ints)
     gang_of: npt.NDArray[np.int64] = field(default_factory=_no_ints)
     gangs: list[Gang] = field(default_factory=list)
+    cpu_limit_milli: npt.NDArray[np.int64] = field(default_factory=_no_ints)
+    cpu_weight: npt.NDArray[np.float64] = field(default_factory=_no_floats)
+    work_cpu_s: npt.NDArray[np.float64] = field(default_factory=_no_floats)
 
     def __post_init__(self) -> None:
         count = len(self.names)
@@ -168,6 +174,12 @@ class Workload:
             self.priority = np.zeros(count, dtype=np.int64)
         if not len(self.gang_of):
             self.gang_of = np.full(count, -1, dtype=np.int64)
+        if not len(self.cpu_limit_milli):
+            self.cpu_limit_milli = np.zeros(count, dtype=np.int64)
+        if not len(self.cpu_weight):
+            self.cpu_weight = np.zeros(count)
+        if not len(self.work_cpu_s):
+            self.work_cpu_s = np.full(count, np.nan)
 
     def __len__(self) -> int:
         return len(self.names)

@@ -30,7 +30,7 @@ KEYS = (
     "metrics",
 )
 TRACE_KEYS = ("name", "nodes", "pods")
-_CLOCK_TEXTS = ("after_failure", "gang_restart", "backoff")
+_CLOCK_TEXTS = ("after_failure", "gang_restart", "backoff", "work")
 _CLOCK_FLAGS = ("fail_impossible", "preemption")
 
 T = TypeVar("T")

@@ -36,6 +36,10 @@ CLOCK_OPTIONS = {
     "backoff": "--backoff",
     "preemption": "--preemption",
     "slowdown_threshold_s": "--slowdown-threshold",
+    "work": "--work",
+    "oversubscription_loss": "--oversubscription-loss",
+    "checkpoint_every_s": "--checkpoint-every",
+    "restart_s": "--restart-time",
 }
 """The command-line option of each clock setting."""
 Progress = Callable[[int, int], None]

@@ -30,8 +30,7 @@ from foresail.sim.cluster import SimCluster
 from foresail.sim.faults import CORDON, FAIL, UNCORDON, Faults
 from foresail.sim.impossible import Impossible
 from foresail.sim.ledger import Ledger
-from foresail.sim.work.fixed import FixedTime
-from foresail.sim.work.work import Interruptions, Work
+from foresail.sim.work.work import WorkOf
 
 
 class Engine:
@@ -46,7 +45,7 @@ class Engine:
         decide: Decide,
         faults: Faults,
         impossible: Impossible | None,
-        interruptions: Interruptions,
+        work: WorkOf,
         gangs_restart_whole: bool,
         backoff: Backoff,
         preemption: bool,
@@ -65,7 +64,7 @@ class Engine:
         self.journal = Journal(self.clock, *listeners)
         self.ledger = Ledger(workload.names)
         self._agenda = Agenda(self.clock, len(workload))
-        self.work: Work = FixedTime(workload, self.clock, self._agenda, interruptions)
+        self.work = work(workload, table, self.clock, self._agenda)
         self.cluster = SimCluster(
             table,
             self.clock,

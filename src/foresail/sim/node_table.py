@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from foresail.core.table import CPU, GPU, MEMORY, NodeTable
 from foresail.results.tables import Column
 
 
-def node_columns(table: NodeTable) -> dict[str, Column]:
-    """One row a node, in name order."""
+def node_columns(table: NodeTable, *, busy_milli: npt.NDArray[np.float64] | None = None) -> dict[str, Column]:
+    """One row a node, in name order. `busy_milli`: the CPU that pods of each row use, where that is known."""
     order = sorted(range(table.count), key=table.names.__getitem__)
     rows = np.array(order, dtype=np.int64)
     devices = [table.gpu_free[row, : table.gpu_count[row]].tolist() for row in order]
@@ -24,4 +25,5 @@ def node_columns(table: NodeTable) -> dict[str, Column]:
         "gpu_free_milli": table.free[rows, GPU],
         "gpu_free_milli_by_device": ["-".join(map(str, free)) for free in devices],
         "pods": table.pod_count[rows],
+        **({} if busy_milli is None else {"cpu_busy_milli": busy_milli[rows]}),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 
@@ -27,7 +28,9 @@ from foresail.sim.node_table import node_columns
 from foresail.sim.protocols.clock_settings import ClockSettings
 from foresail.sim.protocols.clock_tables import Timeline, placement_columns, pod_columns, summarize
 from foresail.sim.volumes import look_after_volumes
-from foresail.sim.work.work import Interruptions
+from foresail.sim.work.fixed import FixedTime
+from foresail.sim.work.shared_cpu import SharedCpu
+from foresail.sim.work.work import Floats, Interruptions, WorkOf
 from foresail.traces.trace import Trace
 
 _SNAPSHOTS = 1000
@@ -92,7 +95,7 @@ class _Run:
             decide=decide,
             faults=faults,
             impossible=Impossible(possible_on, trace.objects, profile) if settings.fail_impossible else None,
-            interruptions=Interruptions(keeps_progress=settings.after_failure == "resume"),
+            work=_work_of(settings),
             gangs_restart_whole=settings.gang_restart == "all",
             backoff=settings.backoff,
             preemption=settings.preemption,
@@ -102,8 +105,9 @@ class _Run:
         self._until_s = math.inf if settings.until_s is None else settings.until_s
         first_s = float(workload.arrival_s.min()) if len(workload) else 0.0
         start_s = min(first_s, self._until_s)
-        self._every_s = _snapshot_every_s(workload, settings, start_s)
-        self._timeline = Timeline(table, workload, self._engine.ledger, start_s=start_s, every_s=self._every_s)
+        work = self._engine.work
+        self._every_s = _snapshot_every_s(workload, work.alone_s(), settings, start_s)
+        self._timeline = Timeline(table, workload, self._engine.ledger, work, start_s=start_s, every_s=self._every_s)
 
     def go(self, on_progress: Callable[[int, int], None] | None) -> RunResult:
         engine, timeline = self._engine, self._timeline
@@ -145,12 +149,23 @@ class _Run:
             tables={
                 "placements": placement_columns(workload, ledger, table.names),
                 "timeline": self._timeline.columns(),
-                "nodes": node_columns(table),
+                "nodes": node_columns(table, busy_milli=engine.work.busy_milli()),
                 "pods": pods,
             },
             summary=summary,
             profile=self._profile.description,
         )
+
+
+def _work_of(settings: ClockSettings) -> WorkOf:
+    interruptions = Interruptions(
+        keeps_progress=settings.after_failure == "resume",
+        checkpoint_every_s=settings.checkpoint_every_s,
+        restart_s=settings.restart_s,
+    )
+    if settings.work == "shared-cpu":
+        return partial(SharedCpu, interruptions=interruptions, oversubscription_loss=settings.oversubscription_loss)
+    return partial(FixedTime, interruptions=interruptions)
 
 
 def _checked(workload: Workload, arrival_scale: float) -> Workload:
@@ -165,10 +180,10 @@ def _checked(workload: Workload, arrival_scale: float) -> Workload:
     return workload if arrival_scale == 1 else replace(workload, arrival_s=workload.arrival_s * arrival_scale)
 
 
-def _snapshot_every_s(workload: Workload, settings: ClockSettings, start_s: float) -> float:
+def _snapshot_every_s(workload: Workload, alone_s: Floats, settings: ClockSettings, start_s: float) -> float:
     if settings.snapshot_every_s:
         return settings.snapshot_every_s
-    ends_s = workload.arrival_s + np.where(np.isfinite(workload.duration_s), workload.duration_s, 0.0)
+    ends_s = workload.arrival_s + np.where(np.isfinite(alone_s), alone_s, 0.0)
     end_s = float(ends_s.max()) if len(workload) else start_s
     if settings.until_s is not None:
         end_s = min(end_s, settings.until_s)

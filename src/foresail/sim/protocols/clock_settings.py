@@ -35,12 +35,31 @@ class ClockSettings:
     """Whether a pod that fits nowhere may make running pods of less priority wait again."""
     slowdown_threshold_s: float = 10.0
     """Pods that run shorter than this count as this long when their slowdown is worked out."""
+    work: Literal["fixed", "shared-cpu"] = "fixed"
+    """Whether a pod runs for its duration, or shares its node's CPU with others until its work is done."""
+    oversubscription_loss: float = 0.0
+    """Work shared-cpu: where the pods of a node could use D of its C CPUs, D > C, CPU does 1 / (1 + loss · (D/C − 1))
+    of the work that it would do otherwise."""
+    checkpoint_every_s: float = 0.0
+    """With after_failure "resume": time between two checkpoints of a running pod, in seconds; a pod that lost its node
+    goes on from the last one. 0 keeps everything."""
+    restart_s: float = 0.0
+    """How long a pod that starts again, or has been moved, holds its room before it gets on, in seconds."""
 
     def __post_init__(self) -> None:
         for name, least in (("snapshot_every_s", 0.0), ("until_s", 0.0)):
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise OptionError(f"{name} is {value:g}; it is a time in seconds, 0 or more")
+        for name in ("checkpoint_every_s", "restart_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise OptionError(f"{name} is {getattr(self, name):g}; it is a time in seconds, 0 or more")
+        if not 0 <= self.oversubscription_loss < math.inf:
+            raise OptionError(f"oversubscription_loss is {self.oversubscription_loss:g}; it is a factor, 0 or more")
+        if self.oversubscription_loss and self.work == "fixed":
+            raise OptionError('oversubscription_loss needs work "shared-cpu"; a fixed duration loses nothing')
+        if self.checkpoint_every_s and self.after_failure == "restart":
+            raise OptionError('checkpoint_every_s needs after_failure "resume"; a restart begins anew in any case')
         if not 0 < self.arrival_scale < math.inf:
             raise OptionError(
                 f"arrival_scale is {self.arrival_scale:g}; it is a factor above 0 (1 leaves times as they are)"
@@ -49,6 +68,10 @@ class ClockSettings:
             raise OptionError(
                 f"slowdown_threshold_s is {self.slowdown_threshold_s:g}; it is a time in seconds, above 0"
             )
-        for name, known in (("after_failure", ("restart", "resume")), ("gang_restart", ("member", "all"))):
+        for name, known in (
+            ("after_failure", ("restart", "resume")),
+            ("gang_restart", ("member", "all")),
+            ("work", ("fixed", "shared-cpu")),
+        ):
             if getattr(self, name) not in known:
                 raise OptionError(f'{name} is "{getattr(self, name)}"; it is "{known[0]}" or "{known[1]}"')

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from foresail.core.lifecycle import State
 from foresail.core.spec import Workload
@@ -14,8 +13,7 @@ from foresail.results import metrics
 from foresail.results.tables import Column
 from foresail.sim.ledger import Ledger
 from foresail.sim.meter import Meter
-
-Floats = npt.NDArray[np.float64]
+from foresail.sim.work.work import Floats, Work
 
 
 class Timeline:
@@ -26,8 +24,11 @@ class Timeline:
     something happens, not at snapshots, so means over time do not depend on how often one is taken.
     """
 
-    def __init__(self, table: NodeTable, workload: Workload, ledger: Ledger, *, start_s: float, every_s: float) -> None:
+    def __init__(
+        self, table: NodeTable, workload: Workload, ledger: Ledger, work: Work, *, start_s: float, every_s: float
+    ) -> None:
         self._table = table
+        self._work = work
         self._ledger = ledger
         self._start_s = start_s
         self._every_s = every_s
@@ -41,6 +42,7 @@ class Timeline:
         self._sums = [0.0] * 4
         self._due = 0
         self._log: list[tuple[float, int, int, int, int, int]] = []
+        self._busy_milli: list[float] = []
 
     def pass_to(self, time_s: float) -> None:
         """Nothing changes until `time_s`: write down the snapshots before it and add up what has been used."""
@@ -86,6 +88,9 @@ class Timeline:
         states = (count[State.RUNNING], count[State.WAITING], count[State.FAILED], count[State.FINISHED])
         self._log.append((time_s, arrived_milli, *states))
         self._meter.record()
+        busy_milli = self._work.busy_milli()
+        if busy_milli is not None:
+            self._busy_milli.append(float(busy_milli.sum()))
 
     def columns(self) -> dict[str, Column]:
         """One row a snapshot, with the columns that `RunResult.timeline` documents."""
@@ -98,6 +103,7 @@ class Timeline:
             "waiting": np.array(waiting, dtype=np.int64),
             "failed": np.array(failed, dtype=np.int64),
             "finished": np.array(finished, dtype=np.int64),
+            **({"busy_cpu_milli": np.array(self._busy_milli)} if self._busy_milli else {}),
         }
 
     def means(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 
 from foresail.core.clock import Clock
 from foresail.core.spec import Workload
+from foresail.core.table import NodeTable
 from foresail.sim.agenda import RESUME, Agenda
 from foresail.sim.work.work import Floats, Interruptions
 
@@ -13,7 +14,14 @@ from foresail.sim.work.work import Floats, Interruptions
 class FixedTime:
     """Work that is a time. A resize changes what a pod requests, not how long it runs."""
 
-    def __init__(self, workload: Workload, clock: Clock, agenda: Agenda, interruptions: Interruptions) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        _table: NodeTable,
+        clock: Clock,
+        agenda: Agenda,
+        interruptions: Interruptions,
+    ) -> None:
         self._workload = workload
         self._clock = clock
         self._agenda = agenda
@@ -64,6 +72,9 @@ class FixedTime:
 
     def settle(self) -> None:
         pass
+
+    def busy_milli(self) -> None:
+        return None
 
     def used_milli(self, index: int) -> float:
         """What the trace says that it requests."""

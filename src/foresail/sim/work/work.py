@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from foresail.core.clock import Clock
+from foresail.core.spec import Workload
+from foresail.core.table import NodeTable
+from foresail.sim.agenda import Agenda
 
 Floats = npt.NDArray[np.float64]
 
@@ -21,6 +27,10 @@ class Interruptions:
     """Time between two checkpoints of a running pod, counted from when it began to work on its node; 0: at any time."""
     restart_s: float = 0.0
     """How long a pod that starts again, or has been moved, holds its room before it works."""
+
+
+WorkOf = Callable[[Workload, NodeTable, Clock, Agenda], "Work"]
+"""Makes the work of a workload, on these nodes, in this time."""
 
 
 class Work(Protocol):
@@ -49,6 +59,9 @@ class Work(Protocol):
 
     def settle(self) -> None:
         """Plan the ends that this instant has changed; time may go on then."""
+
+    def busy_milli(self) -> Floats | None:
+        """CPU that the pods of each node use now; shape (nodes,). None where that is what they request."""
 
     def used_milli(self, index: int) -> float:
         """CPU that the running pod uses now."""
