@@ -98,35 +98,6 @@ def simulate(
             "--slowdown-threshold", metavar="SECONDS", help="Protocol clock: shorter pods count as this long."
         ),
     ] = 10.0,
-    work: Annotated[
-        Literal["fixed", "shared-cpu"],
-        typer.Option(
-            "--work",
-            help="Protocol clock: pods run for their duration, or share their node's CPU until their work is done.",
-        ),
-    ] = "fixed",
-    oversubscription_loss: Annotated[
-        float,
-        typer.Option(
-            "--oversubscription-loss", help="Work shared-cpu: how much a crowded node's CPU loses; see the docs."
-        ),
-    ] = 0.0,
-    checkpoint_every: Annotated[
-        float,
-        typer.Option(
-            "--checkpoint-every",
-            metavar="SECONDS",
-            help="Protocol clock, --after-failure resume: time between a pod's checkpoints; 0 keeps everything.",
-        ),
-    ] = 0.0,
-    restart_time: Annotated[
-        float,
-        typer.Option(
-            "--restart-time",
-            metavar="SECONDS",
-            help="Protocol clock: how long a pod that starts again, or was moved, holds its room before it gets on.",
-        ),
-    ] = 0.0,
     skip_bad_rows: Annotated[
         bool, typer.Option("--skip-bad-rows", help="Drop and count rows that cannot be used, instead of stopping.")
     ] = False,
@@ -192,10 +163,6 @@ def simulate(
             backoff=parse_backoff(backoff),
             preemption=preemption,
             slowdown_threshold_s=slowdown_threshold,
-            work=work,
-            oversubscription_loss=oversubscription_loss,
-            checkpoint_every_s=checkpoint_every,
-            restart_s=restart_time,
         ),
     )
     if out is not None:

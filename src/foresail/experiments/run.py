@@ -39,7 +39,7 @@ CLOCK_OPTIONS = {
     "work": "--work",
     "oversubscription_loss": "--oversubscription-loss",
     "checkpoint_every_s": "--checkpoint-every",
-    "restart_s": "--restart-time",
+    "restart_time_s": "--restart-time",
 }
 """The command-line option of each clock setting."""
 Progress = Callable[[int, int], None]

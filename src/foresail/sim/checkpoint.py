@@ -167,7 +167,16 @@ def identity_of(
 ) -> dict[str, str]:
     """What a run is made of, piece by piece, so that one that differs can be named."""
     workload = trace.workload
-    columns = (workload.spec_of, workload.arrival_s, workload.duration_s, workload.priority, workload.gang_of)
+    columns = (
+        workload.spec_of,
+        workload.arrival_s,
+        workload.duration_s,
+        workload.priority,
+        workload.gang_of,
+        workload.cpu_limit_milli,
+        workload.cpu_weight,
+        workload.work_cpu_s,
+    )
     pods = hashlib.sha256(repr((list(workload.names), workload.specs, workload.gangs)).encode())
     for column in columns:
         pods.update(column.tobytes())

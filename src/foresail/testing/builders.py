@@ -10,12 +10,20 @@ import numpy as np
 
 from foresail.core.control import RunningPod, View
 from foresail.core.model import Nodes, Placement, Pod, Shape
-from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Taint, Toleration
+from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Taint, Toleration, Workload
 from foresail.core.table import GPU, NodeTable
 
 Amounts = Sequence[int]
 """Cpu, memory and gpu milli of one node, then extended resources in the order of their names."""
 
+_COLUMN_DEFAULTS = {
+    "arrival_s": 0.0,
+    "duration_s": np.inf,
+    "priority": 0,
+    "cpu_limit_milli": 0,
+    "cpu_weight": 0.0,
+    "work_cpu_s": np.nan,
+}
 _UNCOMPILED = itertools.count(-1, -1)
 
 
@@ -116,6 +124,28 @@ def make_pod(
     # Keys below 0 never meet those a table gives out, so nothing remembered for another pod is taken for this one.
     shape = Shape(next(_UNCOMPILED), spec, request, np.ones(256, dtype=np.bool_), 0)
     return Pod(name, shape, gang=gang, priority=priority)
+
+
+def make_workload(pods: Mapping[str, Mapping[str, Any]]) -> Workload:
+    """Pods by name, each with fields of `PodSpec` and columns of `Workload`, such as cpu_milli=1000, arrival_s=5.0.
+
+    `gang` is a `Gang`.
+    """
+    specs: dict[PodSpec, int] = {}
+    gangs: dict[Gang, int] = {}
+    columns: dict[str, list[Any]] = {name: [] for name in ("spec_of", "gang_of", *_COLUMN_DEFAULTS)}
+    for given in pods.values():
+        fields = dict(given)
+        gang = fields.pop("gang", None)
+        columns["gang_of"].append(-1 if gang is None else gangs.setdefault(gang, len(gangs)))
+        for name, default in _COLUMN_DEFAULTS.items():
+            columns[name].append(fields.pop(name, default))
+        columns["spec_of"].append(specs.setdefault(PodSpec(**fields), len(specs)))
+    whole = ("spec_of", "gang_of", "priority", "cpu_limit_milli")
+    arrays: dict[str, Any] = {
+        name: np.array(values, dtype=np.int64 if name in whole else np.float64) for name, values in columns.items()
+    }
+    return Workload(names=list(pods), specs=list(specs), gangs=list(gangs), **arrays)
 
 
 def make_view(

@@ -17,6 +17,7 @@ from foresail.results.tables import FRAGMENT_CLASSES
 from foresail.sim.faults import Fault, Faults
 from foresail.sim.protocols.clock import run_clock
 from foresail.sim.protocols.clock_settings import ClockSettings
+from foresail.testing import make_workload
 from foresail.traces.openb.get import OPENB_NODES
 from foresail.traces.trace import Trace, load
 
@@ -383,6 +384,12 @@ def test_backoff_delays_a_pod_that_was_refused():
         ({"snapshot_every_s": math.nan}, "snapshot_every_s is nan"),
         ({"arrival_scale": 0}, "arrival_scale is 0"),
         ({"slowdown_threshold_s": 0}, "slowdown_threshold_s is 0"),
+        ({"restart_time_s": -1}, "restart_time_s is -1"),
+        ({"checkpoint_every_s": math.inf, "after_failure": "resume"}, "checkpoint_every_s is inf"),
+        ({"checkpoint_every_s": 5}, 'checkpoint_every_s needs after_failure "resume"'),
+        ({"oversubscription_loss": math.nan, "work": "shared-cpu"}, "oversubscription_loss is nan"),
+        ({"oversubscription_loss": 1}, 'oversubscription_loss needs work "shared-cpu"'),
+        ({"work": "shared"}, 'work is "shared"; it is "fixed" or "shared-cpu"'),
         ({"after_failure": "again"}, 'after_failure is "again"; it is "restart" or "resume"'),
         ({"gang_restart": "some"}, 'gang_restart is "some"; it is "member" or "all"'),
     ],
@@ -390,6 +397,62 @@ def test_backoff_delays_a_pod_that_was_refused():
 def test_a_setting_that_means_nothing_is_refused(options, message):
     with pytest.raises(OptionError, match=message):
         ClockSettings(**options)
+
+
+# --- work ------------------------------------------------------------------------------------------------------------
+
+
+def shared(pods, cpus, **options):
+    trace = Trace("test", [NodeSpec(f"n{at}", cpu, 0) for at, cpu in enumerate(cpus)], make_workload(pods), {})
+    log: list[tuple[float, str, str]] = []
+    settings = ClockSettings(work="shared-cpu", **options)
+    result = run_clock(trace, load_profile("best-fit"), settings=settings, listeners=[partial(note, log)])
+    return log, result
+
+
+def test_pods_that_share_cpu_are_placed_by_request_and_end_when_their_work_is_done():
+    pods = {
+        "a": {"cpu_milli": 500, "work_cpu_s": 4.0},
+        "b": {"cpu_milli": 500, "work_cpu_s": 10.0},
+        "late": {"cpu_milli": 500, "work_cpu_s": 1.0, "cpu_limit_milli": 500},
+    }
+    log, result = shared(pods, [1000], snapshot_every_s=5)
+    assert log == [
+        (0, "start", "a"),
+        (0, "start", "b"),
+        (8, "end", "a"),
+        (8, "start", "late"),
+        (10, "end", "late"),
+        (15, "end", "b"),
+    ]
+    # Alone, a and b take 4 and 10 s on the one CPU, late 2 s within its limit; shorter than 10 s counts as 10 s.
+    assert column(result, "slowdown") == [1, 1.5, 1]
+    assert result.timeline["busy_cpu_milli"].tolist() == [1000, 1000, 1000, 0]
+    assert result.nodes["cpu_busy_milli"].tolist() == [0]
+
+
+def test_pods_that_end_together_leave_before_anybody_is_decided_about():
+    pods = {
+        "a": {"cpu_milli": 500, "work_cpu_s": 3.0},
+        "b": {"cpu_milli": 500, "work_cpu_s": 3.0},
+        "small": {"cpu_milli": 400, "work_cpu_s": 1.0, "arrival_s": 1.0},
+        "big": {"cpu_milli": 1000, "work_cpu_s": 1.0, "arrival_s": 1.0, "priority": 1},
+    }
+    log, _ = shared(pods, [1000])
+    assert log[2:5] == [(6, "end", "a"), (6, "end", "b"), (6, "start", "big")]
+
+
+def test_a_fixed_duration_goes_on_from_its_last_checkpoint_and_pays_for_its_restart():
+    pods = [("a", 1, 0, 10)]
+    log, result = history(
+        make_trace([1], pods),
+        faults=[(8, "n0", "fail"), (9, "n0", "repair")],
+        after_failure="resume",
+        checkpoint_every_s=3,
+        restart_time_s=2,
+    )
+    assert log[-1] == (15, "end", "a")  # 6 of 10 are kept; starts at 9, gets on from 11
+    assert column(result, "run_s") == [14]
 
 
 # --- what is measured ------------------------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def _work_of(settings: ClockSettings) -> WorkOf:
     interruptions = Interruptions(
         keeps_progress=settings.after_failure == "resume",
         checkpoint_every_s=settings.checkpoint_every_s,
-        restart_s=settings.restart_s,
+        restart_s=settings.restart_time_s,
     )
     if settings.work == "shared-cpu":
         return partial(SharedCpu, interruptions=interruptions, oversubscription_loss=settings.oversubscription_loss)

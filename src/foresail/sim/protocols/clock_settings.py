@@ -43,7 +43,7 @@ class ClockSettings:
     checkpoint_every_s: float = 0.0
     """With after_failure "resume": time between two checkpoints of a running pod, in seconds; a pod that lost its node
     goes on from the last one. 0 keeps everything."""
-    restart_s: float = 0.0
+    restart_time_s: float = 0.0
     """How long a pod that starts again, or has been moved, holds its room before it gets on, in seconds."""
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class ClockSettings:
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise OptionError(f"{name} is {value:g}; it is a time in seconds, 0 or more")
-        for name in ("checkpoint_every_s", "restart_s"):
+        for name in ("checkpoint_every_s", "restart_time_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise OptionError(f"{name} is {getattr(self, name):g}; it is a time in seconds, 0 or more")
         if not 0 <= self.oversubscription_loss < math.inf:
