@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
+from foresail.core.decide import decide
 from foresail.core.memory import Column
+from foresail.core.model import Placement
+from foresail.core.profile import Profile, UsedScore
+from foresail.errors import PolicyError
+from foresail.policies.plain.devices import LeastSufficient
+from foresail.policies.plain.fit import Fit
+from foresail.testing import make_pod, make_table
 
 
 @pytest.mark.parametrize("count", [1, 255, 300, 9_000, 20_001])
@@ -23,3 +30,30 @@ def test_a_total_that_is_no_number_is_found_first_so_that_it_can_be_reported():
     column = Column(10_000, [], [])
     column.replace_totals(np.array([3, 9_000]), np.array([7.0, np.nan]))
     assert np.isnan(column.total[column.best()])
+
+
+class Moody:
+    """Raises while it is in a mood."""
+
+    row_wise = True
+    in_a_mood = False
+
+    def score(self, pod, nodes):
+        if self.in_a_mood:
+            raise ValueError("not now")
+        return nodes.free[:, 0]
+
+
+def test_what_a_policy_would_not_say_is_asked_for_again():
+    table = make_table(allocatable=[(4000, 8, 0), (5000, 8, 0), (3000, 8, 0)])
+    moody = Moody()
+    profile = Profile("p", filters=[("fit", Fit())], scores=[UsedScore("moody", moody)], devices=LeastSufficient())
+    pod = make_pod("p", cpu=1, nodes=table)
+    for expected in ("node-1", "node-0"):
+        moody.in_a_mood = True
+        for _ in range(2):
+            with pytest.raises(PolicyError, match="not now"):
+                decide(pod, table, profile)
+        moody.in_a_mood = False
+        assert decide(pod, table, profile).node == expected
+        table.assume(make_pod(f"on {expected}", cpu=2500, nodes=table), Placement(table.row_of[expected], expected))

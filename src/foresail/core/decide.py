@@ -21,7 +21,8 @@ ONLY_NODE_SCORE = 0.0
 
 def decide(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
     """The best node for the pod and the devices on it, or why there is none. Changes nothing."""
-    return Decision(pod, table, profile).best()
+    decision = Decision(pod, table, profile)
+    return decision.best() if decision.has_totals else decision.best_of(table.every_row)
 
 
 class Ranking(NamedTuple):
@@ -44,7 +45,9 @@ class Decision:
     def __init__(self, pod: Pod, table: NodeTable, profile: Profile) -> None:
         self._pod, self._table, self._profile = pod, table, profile
         self._memory = memory = memory_of(table, profile)
-        self._column = memory.column(pod)
+        self._column, stale = memory.find(pod)
+        if stale is not None:
+            memory.refresh(self._column, pod, stale)
         self._around = memory.asked_around(pod)
         self._answers: list[Answer] | None = None
         self._verdict: Verdicts | None = None
@@ -56,11 +59,16 @@ class Decision:
             self._verdict = self._around.complete(self._column.verdict, self._pod, self._table)
         return self._verdict
 
+    @property
+    def has_totals(self) -> bool:
+        """Whether the totals of all nodes are known without asking anybody again."""
+        if self._around or not self._table.count:
+            return False
+        return self._memory.holds_totals(self._column, self._said())
+
     def best(self) -> Placement | NoFit:
-        """The best of all nodes, or why there is none."""
+        """The best of all nodes, or why there is none; only where the decision `has_totals`."""
         table, profile, memory, column = self._table, self._profile, self._memory, self._column
-        if self._around or not table.count or not memory.holds_totals(column, self._said()):
-            return self.best_of(table.every_row)
         place = column.best()
         best = float(column.total[place])
         if best == -np.inf:
@@ -89,8 +97,18 @@ class Decision:
 
     def rank(self, rows: Rows) -> Ranking:
         """Totals of these nodes, which must be feasible, at least one; scores are normalised over them alone."""
-        remembered = self._memory.keeps_totals
-        totals = self._column.total[self._table.place[rows]] if remembered else self._sum_over(rows)
+        if self._memory.keeps_totals:
+            totals = self._column.total[self._table.place[rows]]
+        else:
+            pod, nodes = self._pod, Nodes(self._table, rows)
+            weighted: list[tuple[float, npt.NDArray[np.float64] | float]] = []
+            for used, answer in zip(self._profile.scores, self._said(), strict=True):
+                if answer is None or isinstance(answer, np.ndarray):
+                    raw = used.score(pod, nodes) if answer is None else answer[rows]
+                    weighted.append((used.weight, used.normalize(pod, nodes, raw)))
+                else:
+                    weighted.append((used.weight, answer))
+            totals = sum_scores(weighted, len(rows))
         unordered = np.isnan(totals)
         if unordered.any():
             raise self._nan_error(self._first(rows[unordered]))
@@ -116,18 +134,6 @@ class Decision:
         if self._answers is None:
             self._answers = self._memory.answers(self._pod, self._column)
         return self._answers
-
-    def _sum_over(self, rows: Rows) -> npt.NDArray[np.float64]:
-        """Totals of the feasible rows, scores being normalised over them; shape (rows,)."""
-        pod, nodes = self._pod, Nodes(self._table, rows)
-        weighted: list[tuple[float, npt.NDArray[np.float64] | float]] = []
-        for used, answer in zip(self._profile.scores, self._said(), strict=True):
-            if answer is None or isinstance(answer, np.ndarray):
-                raw = used.score(pod, nodes) if answer is None else answer[rows]
-                weighted.append((used.weight, used.normalize(pod, nodes, raw)))
-            else:
-                weighted.append((used.weight, answer))
-        return sum_scores(weighted, len(rows))
 
     def _break_tie(self, tied: Rows) -> int:
         """One of the rows that share the best total: by the profile's tie rule, then by the lowest rank."""

@@ -32,9 +32,9 @@ class RowWiseWarning(UserWarning):
 class Column:
     """What one profile thinks of every node for one pod shape, as of `cursor` touches of the table.
 
-    `verdict` and `answers` are in row order. `total` is in rank order, -inf where a filter refuses, and filled only
-    where the totals of this shape can be remembered: `totals_of` are the answers they add up, None if there are none.
-    `reasons` counts the verdicts in words once somebody has asked.
+    The cursor is -1 as long as nobody was asked. `verdict` and `answers` are in row order. `total` is in rank order,
+    -inf where a filter refuses, and filled only where the totals of this shape can be remembered: `totals_of` are the
+    answers they add up, None if there are none. `reasons` counts the verdicts in words once somebody has asked.
     """
 
     __slots__ = (
@@ -111,8 +111,8 @@ class Memory:
         bytes_each = max(1, self._table.count * (10 + 8 * raw_columns))
         self._most_columns = max(1, _MOST_BYTES // bytes_each)
 
-    def column(self, pod: Pod) -> Column:
-        """The up-to-date column for a pod's shape."""
+    def find(self, pod: Pod) -> tuple[Column, Rows | None]:
+        """The column for a pod's shape, and the rows to `refresh` before it is looked at; None if there are none."""
         table = self._table
         if self._as_of != (table.structure, self._profile.lessons):
             self._set_up()
@@ -122,35 +122,29 @@ class Memory:
         key = pod.shape.key
         column = self._columns.get(key)
         if column is None:
-            return self._new_column(pod)
-        if len(self._columns) == self._most_columns:
+            if self._audited:
+                self._audit(pod)
+            if len(self._columns) >= self._most_columns:
+                self._columns.popitem(last=False)
+            column = self._columns[key] = self._new_column(pod)
+        elif len(self._columns) == self._most_columns:
             self._columns.move_to_end(key)
-        if column.cursor != table.touches:
-            rows = table.touched_since(column.cursor)
-            column.cursor = table.touches
-            self._refresh(column, pod, rows)
-        return column
+        is_fresh = column.cursor == table.touches or not table.count
+        return column, None if is_fresh else self._stale(column)
+
+    def _stale(self, column: Column) -> Rows:
+        return self._table.every_row if column.cursor < 0 else self._table.touched_since(column.cursor)
 
     def _new_column(self, pod: Pod) -> Column:
-        if self._audited:
-            self._audit(pod)
-        if len(self._columns) >= self._most_columns:
-            self._columns.popitem(last=False)
-        column = self._columns[pod.shape.key] = self._computed_column(pod)
-        return column
-
-    def _computed_column(self, pod: Pod) -> Column:
+        """A column about which nobody has been asked yet."""
         table = self._table
-        if table.count:
-            answers = [] if self.keeps_totals else self._first_answers(pod)
-            column = Column(table.count, answers, self._filters.for_pod(pod, table))
-            self._refresh(column, pod, table.every_row)
-        else:
-            column = Column(0, [], _NO_FILTERS)  # no plug-in need know what to say of no nodes
-        column.cursor = table.touches
-        return column
+        if not table.count:
+            return Column(0, [], _NO_FILTERS)  # no plug-in need know what to say of no nodes
+        answers = [] if self.keeps_totals else self._first_answers(pod)
+        return Column(table.count, answers, self._filters.for_pod(pod, table))
 
-    def _refresh(self, column: Column, pod: Pod, rows: Rows) -> None:
+    def refresh(self, column: Column, pod: Pod, rows: Rows) -> None:
+        """Ask about these rows anew; the others must be up to date. If a plug-in raises, they are asked for again."""
         table = self._table
         verdict, passes = column.filters.judge(pod, table, rows)
         passing = rows if passes is None else rows[passes]
@@ -163,15 +157,22 @@ class Memory:
                     answer[passing] = used_score.score(pod, nodes)
             if column.totals_of is not None:
                 self._add_up(column, rows)
+            column.cursor = table.touches
             return
-        if passes is None or len(passing) == len(rows):
-            totals = self._totals(pod, nodes)
-        else:
-            totals = np.empty(len(rows))
-            totals.fill(-np.inf)
-            if len(passing):
-                totals[passes] = self._totals(pod, nodes)
+        totals: npt.NDArray[np.float64] | None = None
+        if len(passing):
+            scores = self.scores
+            if len(scores) == 1:
+                # A lone score needs no weight: any positive one leaves the order as it is.
+                totals = scores[0].score(pod, nodes)
+            else:
+                totals = sum_scores([(used.weight, used.score(pod, nodes)) for used in scores], len(nodes))
+        if totals is None or len(passing) < len(rows):
+            of_passing, totals = totals, np.full(len(rows), -np.inf)
+            if of_passing is not None:
+                totals[passes] = of_passing
         column.replace_totals(table.place[rows], totals)
+        column.cursor = table.touches
 
     def _first_answers(self, pod: Pod) -> list[Answer]:
         """Room for the scores that are remembered, beside what needs none."""
@@ -221,13 +222,6 @@ class Memory:
         totals[column.verdict[rows] != 0] = -np.inf
         column.replace_totals(self._table.place[rows], totals)
 
-    def _totals(self, pod: Pod, nodes: Nodes) -> npt.NDArray[np.float64]:
-        scores = self.scores
-        if len(scores) == 1:
-            # A lone score needs no weight: any positive one leaves the order as it is.
-            return scores[0].score(pod, nodes)
-        return sum_scores([(used.weight, used.score(pod, nodes)) for used in scores], len(nodes))
-
     def _audit(self, pod: Pod) -> None:
         """Ask the plug-ins that declare nothing once about all nodes and once about each half of them.
 
@@ -235,7 +229,7 @@ class Memory:
         """
         if not self._table.count:
             return
-        feasible = np.flatnonzero(self._computed_column(pod).verdict == 0)
+        feasible = np.flatnonzero(self._column_now(pod).verdict == 0)
         stale = not self._is_up_to_date(pod)
         for used in self._audited:
             rows = self._table.every_row if isinstance(used, UsedFilter) else feasible
@@ -250,6 +244,12 @@ class Memory:
             )
         if any(used.row_wise is False for used in self._audited):
             self._set_up()
+
+    def _column_now(self, pod: Pod) -> Column:
+        """What the plug-ins say of all nodes now, nothing remembered."""
+        column = self._new_column(pod)
+        self.refresh(column, pod, self._table.every_row)
+        return column
 
     def _answers_alike(self, used: UsedFilter | UsedScore, pod: Pod, rows: Rows) -> bool:
         """Whether a plug-in says the same of these rows together and of each half of them."""
@@ -266,10 +266,8 @@ class Memory:
         column = self._columns.get(pod.shape.key)
         if column is None:
             return True
-        rows = self._table.touched_since(column.cursor)
-        column.cursor = self._table.touches
-        self._refresh(column, pod, rows)
-        fresh = self._computed_column(pod)
+        self.refresh(column, pod, self._stale(column))
+        fresh = self._column_now(pod)
         return all(
             np.array_equal(old, new, equal_nan=True)
             for old, new in zip(
