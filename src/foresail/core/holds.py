@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -118,13 +119,7 @@ class Holds:
         A node that is held must pass the filters both with and without the pods that hold it, as they may yet end up
         elsewhere. What other nodes see is the cluster without them.
         """
-
-        def answer(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
-            if not self._of:
-                return decide(pod, table, profile)
-            return self._decide(decide, pod, table, profile)
-
-        return answer
+        return partial(self._decide, decide)
 
     def _decide(self, decide: Decide, pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
         held = self.holders(pod, table)
@@ -134,23 +129,28 @@ class Holds:
         if own is not None and row is not None and filters.passes(pod, table, row, held.get(row, ())):
             codes = np.ones(table.count, dtype=np.uint8)
             codes[row] = 0
-            return _decide_without(_Closed(codes, [own.refusal]), decide, pod, table, profile)
-        closed = {
-            row: self._of[holders[0].pod.uid].refusal
-            for row, holders in held.items()
-            if not filters.passes(pod, table, row, holders)
-        }
-        if not closed:
-            return decide(pod, table, profile)
-        if profile.remembers_totals:
-            # A node's total is then the same whoever else is feasible, so only a choice that is held is wrong.
-            outcome = decide(pod, table, profile)
-            if isinstance(outcome, NoFit) or outcome.row not in closed:
-                return outcome
-        reasons = list(dict.fromkeys(closed.values()))
-        codes = np.zeros(table.count, dtype=np.uint8)
-        codes[list(closed)] = [1 + reasons.index(reason) for reason in closed.values()]
-        return _decide_without(_Closed(codes, reasons), decide, pod, table, profile)
+            reasons = [own.refusal]
+        else:
+            closed = {
+                row: self._of[holders[0].pod.uid].refusal
+                for row, holders in held.items()
+                if not filters.passes(pod, table, row, holders)
+            }
+            if not closed:
+                return decide(pod, table, profile)
+            if profile.remembers_totals:
+                # A node's total is then the same whoever else is feasible, so only a choice that is held is wrong.
+                outcome = decide(pod, table, profile)
+                if isinstance(outcome, NoFit) or outcome.row not in closed:
+                    return outcome
+            reasons = list(dict.fromkeys(closed.values()))
+            codes = np.zeros(table.count, dtype=np.uint8)
+            codes[list(closed)] = [1 + reasons.index(reason) for reason in closed.values()]
+        narrowed = _narrowed(profile, _Closed(codes, reasons))
+        try:
+            return decide(pod, table, narrowed)
+        finally:
+            table.memories.pop(narrowed, None)
 
 
 class _Closed:
@@ -171,8 +171,9 @@ class _Closed:
         return (self._reasons[code - 1],)
 
 
-def _decide_without(closed: _Closed, decide: Decide, pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
-    narrowed = Profile(
+def _narrowed(profile: Profile, closed: _Closed) -> Profile:
+    """The profile, with a look at what is closed before all else."""
+    return Profile(
         profile.name,
         filters=[("held", closed), *((used.name, used.plugin) for used in profile.filters)],
         scores=profile.scores,
@@ -180,7 +181,3 @@ def _decide_without(closed: _Closed, decide: Decide, pod: Pod, table: NodeTable,
         devices_given=True,
         tie=profile.tie,
     )
-    try:
-        return decide(pod, table, narrowed)
-    finally:
-        table.memories.pop(narrowed, None)

@@ -8,7 +8,7 @@ from typing import Protocol
 from foresail.core.asking import Filters, Without, looks_at_other_nodes
 from foresail.core.control import Steered
 from foresail.core.decide import decide as decide_alone
-from foresail.core.gang import Decide, place_gang
+from foresail.core.gang import Decide, Placements, place_gang
 from foresail.core.lane import Lane
 from foresail.core.making_room import MakingRoom, Preemptible
 from foresail.core.model import NoFit, Placement, Pod, Shape
@@ -61,7 +61,7 @@ class Scheduler:
         self._room = MakingRoom(cluster, queue, preemption or Preempting.off(), self.place)
         self.holds = self._room.holds
         """Room that is kept for pods."""
-        self._decide = self.holds.deciding(decide)
+        self._decide_alone, self._decide_beside_holds = decide, self.holds.deciding(decide)
         self._filters_for: dict[Shape, Filters] = {}
         self._structure = -1
         self.queue = queue
@@ -94,16 +94,23 @@ class Scheduler:
         """When there is something to do although nothing happens: the queue needs a look, or a hold ends."""
         return min(self.queue.next_time_s(), self.holds.next_time_s())
 
+    @property
+    def _decide(self) -> Decide:
+        return self._decide_beside_holds if self.holds else self._decide_alone
+
     def place(self, pod: Pod) -> Placement | NoFit:
         """Decide about one pod here and now, without the queue."""
         outcome = self._decide(pod, self._cluster.table, self._profile)
         if isinstance(outcome, Placement):
-            # Assume before binding: the next decision must see this pod even if the cluster is slow.
-            self._cluster.table.assume(pod, outcome)
-            if self.holds:
-                self._room.let_go(pod.uid, outcome.node)
-            self._cluster.bind(pod, outcome)
+            self._start(pod, outcome)
         return outcome
+
+    def _start(self, pod: Pod, placement: Placement) -> None:
+        # Assume before binding: the next decision must see this pod even if the cluster is slow.
+        self._cluster.table.assume(pod, placement)
+        if self.holds:
+            self._room.let_go(pod.uid, placement.node)
+        self._cluster.bind(pod, placement)
 
     def step(self) -> bool:
         """Give the next lane its turn; False when none is ready.
@@ -117,11 +124,14 @@ class Scheduler:
             self._give_up()
             return False
         lane, pods = turn
+        table, profile = self._cluster.table, self._profile
         try:
+            # Decided here and not further down: a reader, and a traceback, has few steps from the loop to a policy.
             if lane.gang is None:
-                self._step_one(lane, pods[0])
+                self._carry_out(lane, pods[0], self._decide(pods[0], table, profile))
             else:
-                self._step_gang(lane, pods)
+                found = place_gang(pods, table, profile, missing=lane.missing, decide=self._decide)
+                self._carry_out_gang(lane, pods, *found)
         except Exception as error:
             self.queue.sleep(lane)  # whatever went wrong, nobody drops out of the queue
             if not isinstance(error, PolicyError):
@@ -225,9 +235,10 @@ class Scheduler:
             filters = self._filters_for[pod.shape] = Filters.of(self._profile).for_shape(pod, table)
         return filters
 
-    def _step_one(self, lane: Lane, pod: Pod) -> None:
-        outcome = self.place(pod)
-        if isinstance(outcome, NoFit):
+    def _carry_out(self, lane: Lane, pod: Pod, outcome: Placement | NoFit) -> None:
+        if isinstance(outcome, Placement):
+            self._start(pod, outcome)
+        else:
             placed = self._room.place_instead(pod, self._profile)
             if placed is None:
                 self.queue.sleep(lane)
@@ -237,9 +248,7 @@ class Scheduler:
         self.queue.done(lane, [pod])
         self.pod_came()
 
-    def _step_gang(self, lane: Lane, members: list[Pod]) -> None:
-        table = self._cluster.table
-        placed, refusal = place_gang(members, table, self._profile, missing=lane.missing, decide=self._decide)
+    def _carry_out_gang(self, lane: Lane, members: list[Pod], placed: Placements, refusal: NoFit | None) -> None:
         for pod, placement in placed:
             self._room.let_go(pod.uid, placement.node)
             self._cluster.bind(pod, placement)
