@@ -566,6 +566,11 @@ def workloads(draw):
         priority=np.array(draw(st.lists(st.integers(-(2**31), 2**31), min_size=count, max_size=count))),
         gang_of=np.array(gang_of),
         gangs=gangs,
+        cpu_limit_milli=np.array(draw(st.lists(st.sampled_from([0, 0, 1, 2500]), min_size=count, max_size=count))),
+        cpu_weight=np.array(draw(st.lists(st.sampled_from([0.0, 0.5, 300.0]), min_size=count, max_size=count))),
+        work_cpu_s=np.array(
+            draw(st.lists(st.sampled_from([math.nan, 0.0, 1 / 3, math.inf]), min_size=count, max_size=count))
+        ),
     )
 
 
@@ -612,3 +617,30 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path):
     with pytest.raises(InputError, match="cannot be written: No such file"):
         write_nodes(tmp_path / "none" / "nodes.yaml", [])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_limits_weights_and_work_of_pods_that_share_cpu(tmp_path):
+    pod = """
+    kind: Pod
+    metadata: {{name: p, annotations: {{{annotations}}}}}
+    spec: {{containers: [{containers}]}}
+    """
+
+    def read(containers, annotations=""):
+        path = tmp_path / "pods.yaml"
+        path.write_text(dedent(pod.format(containers=containers, annotations=annotations)))
+        workload, _ = read_pods(path)
+        return [column[0] for column in (workload.cpu_limit_milli, workload.cpu_weight, workload.work_cpu_s)]
+
+    one, two = "{resources: {limits: {cpu: 2}}}", "{resources: {limits: {cpu: 500m}}}"
+    np.testing.assert_array_equal(read(f"{one}, {two}"), [2500, 0, math.nan])
+    np.testing.assert_array_equal(read(f"{one}, {{}}"), [0, 0, math.nan])  # one without a limit may use all there is
+    stated = 'foresail.dev/cpu-weight: "0.5", foresail.dev/work-cpu-s: "90", foresail.dev/cpu-limit-milli: "700"'
+    np.testing.assert_array_equal(read(one, stated), [700, 0.5, 90])
+    for annotation, wrong in (
+        ('foresail.dev/cpu-weight: "0"', 'cpu-weight is "0"; write a number above 0'),
+        ('foresail.dev/work-cpu-s: "-1"', 'work-cpu-s is "-1"; write seconds, 0 or more'),
+        ('foresail.dev/cpu-limit-milli: "1.5"', 'cpu-limit-milli is "1.5"; write a whole number of milli-CPU'),
+    ):
+        with pytest.raises(InputError, match=wrong):
+            read(one, annotation)

@@ -2,6 +2,7 @@
 
 import json
 
+from foresail.core.journal import What
 from foresail.core.resource_claims import named_claims
 from foresail.core.table import NodeTable
 from foresail.kube.objects.write import write_pods
@@ -33,5 +34,10 @@ def test_claims_are_kept_and_such_a_pod_never_starts(tmp_path):
     write_pods(again, workload)
     assert read_pods(again)[0].specs == workload.specs
     log: list[tuple[float, str, str]] = []
-    run_clock(Trace("test", nodes, workload, {}), load_profile("best-fit"), on_event=lambda *event: log.append(event))
+
+    def note(record):
+        if record.what is not What.ARRIVE:
+            log.append((record.time_s, record.what, record.pod))
+
+    run_clock(Trace("test", nodes, workload, {}), load_profile("best-fit"), listeners=[note])
     assert log == [(0, "give_up", "p"), (0, "start", "q"), (5, "end", "q")]

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from tests.traces.workloads import assert_equal
 
-from foresail.core.spec import PodSpec, Workload
+from foresail.core.spec import NodeSpec, PodSpec, Workload
 from foresail.errors import InputError
+from foresail.testing import make_workload
 from foresail.traces.generate.generate import GenerateSettings, generate
 from foresail.traces.trace import load
 from foresail.traces.write import write
@@ -31,6 +32,26 @@ def test_written_files_are_read_back_equal(tmp_path, ending, time_step_s):
     assert (again.nodes, again.dropped_rows) == (nodes, 0)
     assert_equal(again.workload, workload)
     assert sorted(path.name for path in tmp_path.iterdir()) == [nodes_path.name, pods_path.name]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "yaml"])
+def test_limits_weights_and_work_are_read_back(tmp_path, ending):
+    workload = make_workload(
+        {
+            "limited": {"cpu_milli": 500, "cpu_limit_milli": 1500, "duration_s": 5.0},
+            "weighty": {"cpu_milli": 500, "cpu_weight": 0.25, "work_cpu_s": 1 / 3},
+            "plain": {"cpu_milli": 500},
+        }
+    )
+    paths = tmp_path / f"nodes.{ending}", tmp_path / f"pods.{ending}"
+    write(*paths, [NodeSpec("a", 4000, 2**30)], workload)
+    assert_equal(load(*paths).workload, workload)
+
+
+def test_endless_work_has_no_column(tmp_path):
+    workload = make_workload({"service": {"cpu_milli": 500, "work_cpu_s": np.inf}})
+    with pytest.raises(InputError, match=r"endless work, which no openb column holds; write \.yaml instead"):
+        write(tmp_path / "nodes.csv", tmp_path / "pods.csv", [NodeSpec("a", 4000, 2**30)], workload)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "yaml"])

@@ -9,5 +9,6 @@ def assert_equal(one: Workload, other: Workload) -> None:
     assert list(one.names) == list(other.names)
     assert one.specs == other.specs
     assert one.gangs == other.gangs
-    for column in ("spec_of", "arrival_s", "duration_s", "priority", "gang_of"):
+    columns = ("spec_of", "arrival_s", "duration_s", "priority", "gang_of")
+    for column in (*columns, "cpu_limit_milli", "cpu_weight", "work_cpu_s"):
         np.testing.assert_array_equal(getattr(one, column), getattr(other, column))

@@ -16,7 +16,7 @@ from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Taint, 
 from foresail.errors import InputError, did_you_mean
 from foresail.kube.objects.documents import Found, objects
 from foresail.kube.objects.gangs import Limits, annotated_limits, gang_named, pod_group
-from foresail.kube.objects.pod import ignored_fields, pod_spec, pod_times
+from foresail.kube.objects.pod import PodWork, ignored_fields, pod_spec, pod_times, pod_work
 from foresail.kube.objects.quantity import (
     NANO_PER_MILLI,
     NANO_PER_UNIT,
@@ -246,6 +246,7 @@ class _Pods:
         self._created: list[datetime | None] = []
         self._duration_s: list[float] = []
         self._priority: list[int] = []
+        self._work: list[PodWork] = []
         self._gang_of: list[int] = []
         self._gangs: dict[str, int] = {}
         self._gang_limits: list[Limits] = []
@@ -264,6 +265,7 @@ class _Pods:
         self._check_models(asked.gpu_models if asked.gpu_count else ())
         priority = self.classes.priority(spec)
         arrival_s, created, duration_s = pod_times(metadata, annotations)
+        work = pod_work(spec, annotations)
         gang, limits = self._gang(spec, labels, annotations, namespace)
         ignored |= ignored_fields(spec)
 
@@ -274,6 +276,7 @@ class _Pods:
         self._created.append(created)
         self._duration_s.append(duration_s)
         self._priority.append(priority)
+        self._work.append(work)
         if gang and gang not in self._gangs:
             self._gangs[gang] = len(self._gangs)
             self._gang_limits.append(limits)
@@ -305,6 +308,9 @@ class _Pods:
             priority=np.array(self._priority, dtype=np.int64),
             gang_of=np.array(self._gang_of, dtype=np.int64),
             gangs=gangs,
+            cpu_limit_milli=np.array([work.cpu_limit_milli for work in self._work], dtype=np.int64),
+            cpu_weight=np.array([work.cpu_weight for work in self._work], dtype=np.float64),
+            work_cpu_s=np.array([work.work_cpu_s for work in self._work], dtype=np.float64),
         )
 
     def _check_models(self, asked: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from foresail.core.kubernetes import KubernetesPod
 from foresail.core.spec import PodSpec, Toleration
@@ -17,6 +17,7 @@ from foresail.kube.objects.quantity import (
     NANO_PER_UNIT,
     Amounts,
     RequestError,
+    cpu_limit_milli,
     effective_requests,
     mapping,
     readable_amounts,
@@ -26,6 +27,8 @@ from foresail.kube.objects.quantity import (
 from foresail.kube.objects.terms import node_affinity, pod_affinity, spread_constraints
 from foresail.kube.objects.values import (
     ARRIVAL_S,
+    CPU_LIMIT_MILLI,
+    CPU_WEIGHT,
     CREATED,
     DELETED,
     DURATION_S,
@@ -35,6 +38,7 @@ from foresail.kube.objects.values import (
     OWNER,
     POD_GROUP,
     SCORED_REQUEST,
+    WORK_CPU_S,
     column,
     extended_resources,
     named_metadata,
@@ -209,6 +213,32 @@ def pod_times(
             f"write a deletion time at or after the creation time, or {DURATION_S}"
         )
     return arrival_s, created, (deleted - created).total_seconds()
+
+
+class PodWork(NamedTuple):
+    """How a pod runs where CPU is shared; see `Workload`."""
+
+    cpu_limit_milli: int
+    cpu_weight: float
+    work_cpu_s: float
+
+
+def pod_work(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> PodWork:
+    if CPU_LIMIT_MILLI in annotations:
+        text = annotations[CPU_LIMIT_MILLI]
+        if not text.isdecimal():
+            raise RequestError(f'metadata.annotations.{CPU_LIMIT_MILLI} is "{text}"; write a whole number of milli-CPU')
+        limit_milli = int(text)
+    else:
+        limit_milli = cpu_limit_milli(spec)
+    weight, work_cpu_s = 0.0, math.nan
+    if CPU_WEIGHT in annotations:
+        weight = seconds_of(annotations[CPU_WEIGHT], f"metadata.annotations.{CPU_WEIGHT}")
+        if not 0 < weight < math.inf:
+            raise RequestError(f'metadata.annotations.{CPU_WEIGHT} is "{weight:g}"; write a number above 0')
+    if WORK_CPU_S in annotations:
+        work_cpu_s = seconds_of(annotations[WORK_CPU_S], f"metadata.annotations.{WORK_CPU_S}")
+    return PodWork(limit_milli, weight, work_cpu_s)
 
 
 def ignored_fields(spec: Mapping[str, Any]) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,8 @@ from foresail.kube.objects.values import (
     ADDED_MODEL_LABEL,
     ANY_NUMBER_OF_PODS,
     ARRIVAL_S,
+    CPU_LIMIT_MILLI,
+    CPU_WEIGHT,
     CREATED,
     DELETED,
     DURATION_S,
@@ -31,6 +34,7 @@ from foresail.kube.objects.values import (
     GPU_MODEL,
     OUR_MODEL,
     OWNER,
+    WORK_CPU_S,
     labelled_model,
 )
 from foresail.kube.objects.write_fields import metadata_fields, spec_fields
@@ -153,6 +157,13 @@ def _pod_object(workload: Workload, index: int) -> dict[str, Any]:
     asked = {"cpu": f"{pod.cpu_milli}m"} if pod.cpu_milli else {}
     asked |= {"memory": str(pod.memory_bytes)} if pod.memory_bytes else {}
     asked |= {name: str(amount) for name, amount in pod.extended}
+    limit_milli = int(workload.cpu_limit_milli[index])
+    limits = {name: amount for name, amount in asked.items() if name != "cpu"}
+    if limit_milli and (own.container_count > 1 or not pod.cpu_milli):
+        # A limit stands in for a request that is missing, and limits a pod only if every container has one.
+        annotations[CPU_LIMIT_MILLI] = str(limit_milli)
+    elif limit_milli:
+        limits = {"cpu": f"{limit_milli}m", **limits}
     fields, more_annotations = metadata_fields(own)
     return {
         "apiVersion": "v1",
@@ -170,7 +181,7 @@ def _pod_object(workload: Workload, index: int) -> dict[str, Any]:
             nodeSelector=dict(pod.node_selector),
             tolerations=[_toleration_object(toleration) for toleration in pod.tolerations],
         )
-        | spec_fields(own, short, {"requests": asked, "limits": dict(asked)}),
+        | spec_fields(own, short, {"requests": asked, "limits": limits}),
     }
 
 
@@ -194,6 +205,10 @@ def _pod_annotations(workload: Workload, index: int) -> dict[str, str]:
         annotations[DELETED] = _stamp(arrival_s + duration_s)
     annotations[ARRIVAL_S] = repr(arrival_s)
     annotations[DURATION_S] = repr(duration_s)
+    if workload.cpu_weight[index] > 0:
+        annotations[CPU_WEIGHT] = repr(float(workload.cpu_weight[index]))
+    if not math.isnan(workload.work_cpu_s[index]):
+        annotations[WORK_CPU_S] = repr(float(workload.work_cpu_s[index]))
     return annotations
 
 

@@ -167,6 +167,13 @@ EXPLANATIONS: dict[str, Explanation] = {
         "Write one gang_min in all rows of a gang, or leave it empty: then all members are waited for.",
         'pods.csv:6: gang_min is 3 but line 2 says 4 for gang "ring"',
     ),
+    "FS214": Explanation(
+        "error",
+        "A CPU limit is below the request",
+        "cpu_limit_milli is the most that the pod may use, so it cannot request more.",
+        "Raise the limit to cpu_milli or above, or leave it empty for no limit.",
+        "pods.csv:6: cpu_limit_milli is 500, below the 1000 of cpu_milli; a limit is no less",
+    ),
     # FS3xx: the trace as a whole
     "FS301": Explanation(
         "warning",

@@ -26,6 +26,9 @@ POD_OPTIONAL_COLUMNS = (
     "gang_min",
     "owner",
     "duration_s",
+    "cpu_limit_milli",
+    "cpu_weight",
+    "work_cpu_s",
 )
 LABEL_PREFIX = "label:"
 RESOURCE_PREFIX = "resource:"
@@ -116,6 +119,9 @@ def pods_with_lines(
     arrival_s, duration_s = _times(table)
     priority = table.integers("priority", "a priority is a whole number", default=0, least=-(2**31), most=2**31 - 1)
     gang, gang_min = _gang_columns(table)
+    limit_milli = _limits(table, asks["cpu_milli"])
+    weight = table.seconds("cpu_weight", "a weight is a number, 0 or more; empty or 0 for what the pod requests")
+    work_cpu_s = table.seconds("work_cpu_s", "work is in CPU-seconds, 0 or more; empty if it is not known")
     names = table.names("name")
 
     rows = table.good_rows()
@@ -131,6 +137,9 @@ def pods_with_lines(
         priority=priority[rows],
         gang_of=gang_of,
         gangs=gangs,
+        cpu_limit_milli=limit_milli[rows],
+        cpu_weight=np.nan_to_num(weight[rows], nan=0.0),
+        work_cpu_s=work_cpu_s[rows],
     )
     return workload, table.lines[rows]
 
@@ -174,6 +183,18 @@ def _gpu_milli(table: Table, num_gpu: Ints) -> Ints:
         lambda row: f"gpu_milli is {gpu_milli[row]} but num_gpu is 0; read as a pod without GPU",
     )
     return np.where(num_gpu > 0, gpu_milli, 0)
+
+
+def _limits(table: Table, cpu_milli: Ints) -> Ints:
+    limit_milli = table.integers("cpu_limit_milli", f"{_CPU_RULE}; empty or 0 for no limit", default=0)
+    table.refuse(
+        "FS214",
+        (limit_milli > 0) & (limit_milli < cpu_milli) & ~table.bad,
+        lambda row: (
+            f"cpu_limit_milli is {limit_milli[row]}, below the {cpu_milli[row]} of cpu_milli; a limit is no less"
+        ),
+    )
+    return limit_milli
 
 
 def _refuse_unknown_models(table: Table, gpu_spec: pl.Series, num_gpu: Ints, models: frozenset[str] | None) -> None:

@@ -42,7 +42,7 @@ def node_table(nodes: Sequence[NodeSpec]) -> pl.DataFrame:
 
 
 def pod_table(workload: Workload) -> pl.DataFrame:
-    """Pods as openb columns, and priority, gang, gang_min and owner."""
+    """Pods as openb columns, and priority, gang, gang_min and owner; of CPU limits, weights and work what is stated."""
     for index, spec in enumerate(workload.specs):
         unwritable = (spec.extended, spec.node_selector, spec.tolerations, spec.labels, spec.namespace != "default")
         _refuse_unwritable(f"spec {index}", spec.memory_bytes, unwritable)
@@ -79,8 +79,22 @@ def pod_table(workload: Workload) -> pl.DataFrame:
             "gang": pl.Series(gang_names, dtype=pl.String).gather(gang_of),
             "gang_min": pl.Series(gang_least, dtype=pl.Int64).gather(gang_of),
             "owner": text_by_spec(spec.owner for spec in workload.specs),
+            **_work_columns(workload),
         }
     )
+
+
+def _work_columns(workload: Workload) -> dict[str, pl.Series]:
+    columns: dict[str, pl.Series] = {}
+    if workload.cpu_limit_milli.any():
+        columns["cpu_limit_milli"] = pl.Series(workload.cpu_limit_milli)
+    if workload.cpu_weight.any():
+        columns["cpu_weight"] = pl.Series(workload.cpu_weight)
+    if not np.isnan(workload.work_cpu_s).all():
+        if np.isinf(workload.work_cpu_s).any():
+            raise InputError("a pod has endless work, which no openb column holds; write .yaml instead")
+        columns["work_cpu_s"] = pl.Series(workload.work_cpu_s).fill_nan(None)
+    return columns
 
 
 def _time_column(seconds: npt.NDArray[np.float64]) -> pl.Series:
