@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foresail.core.asking import Verdicts, count_reasons
-from foresail.core.memory import Answer, Memory, sum_scores
+from foresail.core.memory import NO_FILTERS, Answer, Memory, sum_scores
 from foresail.core.model import Nodes, NoFit, Placement, Pod, Rows
 from foresail.core.profile import Profile
 from foresail.core.table import NodeTable
@@ -62,9 +62,9 @@ class Decision:
     @property
     def has_totals(self) -> bool:
         """Whether the totals of all nodes are known without asking anybody again."""
-        if self._around or not self._table.count:
+        if (self._around is not NO_FILTERS and self._around) or not self._table.count:
             return False
-        return self._memory.holds_totals(self._column, self._said())
+        return self._memory.keeps_totals or self._memory.holds_totals(self._column, self._said())
 
     def best(self) -> Placement | NoFit:
         """The best of all nodes, or why there is none; only where the decision `has_totals`."""

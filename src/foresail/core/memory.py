@@ -18,7 +18,7 @@ _MOST_BYTES = 2 << 30
 _BLOCK = 256
 _BLOCKS_PAY_FROM = 8192
 """Nodes from which finding the best block first beats a look at all totals."""
-_NO_FILTERS = Filters([])
+NO_FILTERS = Filters([])
 
 
 Answer = npt.NDArray[np.float64] | float | None
@@ -106,6 +106,7 @@ class Memory:
         self.keeps_totals = profile.remembers_totals
         filters = Filters.of(profile)
         self._filters, self._around = filters.row_wise(), filters.looking_around()
+        self._looks_around = len(self._around) > 0
         self._audited = [used for used in profile.plugins if used.row_wise is None]
         raw_columns = 0 if self.keeps_totals else sum(used.row_wise is not False for used in self.scores)
         bytes_each = max(1, self._table.count * (10 + 8 * raw_columns))
@@ -139,7 +140,7 @@ class Memory:
         """A column about which nobody has been asked yet."""
         table = self._table
         if not table.count:
-            return Column(0, [], _NO_FILTERS)  # no plug-in need know what to say of no nodes
+            return Column(0, [], NO_FILTERS)  # no plug-in need know what to say of no nodes
         answers = [] if self.keeps_totals else self._first_answers(pod)
         return Column(table.count, answers, self._filters.for_pod(pod, table))
 
@@ -184,7 +185,7 @@ class Memory:
 
     def asked_around(self, pod: Pod) -> Filters:
         """The filters that must see the whole cluster each time, without those that have nothing against this pod."""
-        return self._around.for_pod(pod, self._table) if self._around and self._table.count else _NO_FILTERS
+        return self._around.for_pod(pod, self._table) if self._looks_around and self._table.count else NO_FILTERS
 
     def answers(self, pod: Pod, column: Column) -> list[Answer]:
         """What the scores say of this pod now, as far as it is remembered or the same for all nodes."""
@@ -196,10 +197,9 @@ class Memory:
     def holds_totals(self, column: Column, answers: list[Answer]) -> bool:
         """Whether these answers add up without a look at which nodes are feasible; the column's totals are then right.
 
-        Usually the last pod of this shape had the same answers, and only touched rows were added up since.
+        Only where totals are not kept anyway. Usually the last pod of this shape had the same answers, and only touched
+        rows were added up since.
         """
-        if self.keeps_totals:
-            return True
         for answer, used in zip(answers, self.scores, strict=True):
             if answer is None or (used.normalizes and isinstance(answer, np.ndarray)):
                 return False
