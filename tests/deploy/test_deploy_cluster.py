@@ -19,8 +19,8 @@ import yaml
 from typer.testing import CliRunner
 
 from foresail.cli.main import app
+from foresail.kube.api.errors import ApiError
 from foresail.lab import Lab
-from foresail.lab.client import ApiError
 from foresail.lab.ports import free_ports
 from foresail.traces.snapshot import read_snapshot
 

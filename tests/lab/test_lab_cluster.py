@@ -19,9 +19,9 @@ import pytest
 from tests.live.console import ANY_PORT, serving, until
 
 from foresail.errors import OptionError
+from foresail.kube.api.errors import ApiError
 from foresail.lab import Lab, cgroups, components
 from foresail.lab.build import build
-from foresail.lab.client import ApiError
 from foresail.lab.fake_nodes import DURATION_S
 from foresail.lab.images import BASE_IMAGE
 from foresail.lab.processes import kill, marked

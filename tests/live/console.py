@@ -18,8 +18,9 @@ from typing import Any
 
 import yaml
 
+from foresail.kube.api.blocking import BlockingClient
+from foresail.kube.api.client import Object
 from foresail.lab import Lab
-from foresail.lab.client import Api, Object
 
 COMMAND = [sys.executable, "-c", "from foresail.cli.main import main; main()"]
 MANIFEST = Path(__file__).parents[2] / "deploy" / "manifests" / "scheduler.yaml"
@@ -173,7 +174,7 @@ def without(rules: list[Object], resource: str, *verbs: str) -> list[Object]:
 class Account:
     """A service account whose token stands in a file that its kubeconfig names."""
 
-    api: Api
+    api: BlockingClient
     name: str
     kubeconfig: Path
     token_file: Path
@@ -185,7 +186,7 @@ class Account:
         self.api.patch(f"{path}/{self.name}", {"rules": rules}, "application/merge-patch+json")
 
 
-def make_account(lab: Lab, api: Api, name: str, folder: Path, rules: list[Object]) -> Account:
+def make_account(lab: Lab, api: BlockingClient, name: str, folder: Path, rules: list[Object]) -> Account:
     api.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
     roles = "/apis/rbac.authorization.k8s.io/v1"
     api.create(f"{roles}/clusterroles", {"metadata": {"name": name}, "rules": rules})

@@ -10,9 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from foresail.kube.api.blocking import BlockingClient
+from foresail.kube.api.errors import ApiError
 from foresail.kube.api.kinds import KINDS
 from foresail.lab import Lab
-from foresail.lab.client import Api, ApiError
 
 STREAM = Path(__file__).parent / "streams" / "busy.jsonl"
 GANGS_ON = (
@@ -66,7 +67,7 @@ def trimmed(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def live_through(api: Api) -> None:
+def live_through(api: BlockingClient) -> None:
     """A deployment that grows and shrinks, a gang, new labels, a cordon, a node that goes and one that changes."""
     api.create("/apis/apps/v1/namespaces/default/deployments", deployment("web", 6))
     wait_for(api, 6)
@@ -97,13 +98,13 @@ def live_through(api: Api) -> None:
     api.delete(f"{PODS}/train-1")
 
 
-def bind(api: Api, name: str, node: str, annotations: dict[str, str]) -> None:
+def bind(api: BlockingClient, name: str, node: str, annotations: dict[str, str]) -> None:
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": annotations}}
     api.create(f"{PODS}/{name}/binding", {**body, "target": target})
 
 
-def wait_for(api: Api, count: int) -> None:
+def wait_for(api: BlockingClient, count: int) -> None:
     api.wait(
         "/apis/apps/v1/namespaces/default/deployments/web",
         lambda found: (

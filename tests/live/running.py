@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from foresail.kube.api.blocking import BlockingClient
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.connect import find_connection
 from foresail.lab import Lab
-from foresail.lab.client import Api
 from foresail.lab.fake_nodes import FAKE
 from foresail.live.scheduler.run import RunSettings, SchedulerProgram
 from foresail.live.serving.server import ServerSettings
@@ -94,7 +94,7 @@ class Running:
         return [(one["regarding"]["name"], one["note"]) for one in items if one["reason"] == reason]
 
 
-def clear(api: Api) -> None:
+def clear(api: BlockingClient) -> None:
     """Delete all pods of the namespace and wait until they are gone."""
     api.delete(f"{PODS}?gracePeriodSeconds=0")
     api.wait(PODS, lambda found: not found["items"])

@@ -13,8 +13,9 @@ from foresail.cli.main import app
 from foresail.core.explain import explain
 from foresail.core.model import Placement
 from foresail.experiments.what_if import WhatIfRequest, what_if
+from foresail.kube.api.blocking import BlockingClient
+from foresail.kube.api.errors import ApiError
 from foresail.lab import Lab
-from foresail.lab.client import Api, ApiError
 from foresail.live.snapshot import cluster_of
 from foresail.policies.kubernetes import FILTERS
 from foresail.policies.profiles.load import load_profile
@@ -41,7 +42,7 @@ def make_pod(name, cpu, *, gated=False, **spec):
     }
 
 
-def create(api: Api, *pods):
+def create(api: BlockingClient, *pods):
     for pod in pods:
         # Pods are refused until the controller manager has made their service account.
         def created(pod=pod):
@@ -55,11 +56,11 @@ def create(api: Api, *pods):
         until(created)
 
 
-def node_of(api: Api, name: str) -> str:
+def node_of(api: BlockingClient, name: str) -> str:
     return api.get(f"{PODS}/{name}")["spec"].get("nodeName", "")
 
 
-def is_refused(api: Api, name: str) -> bool:
+def is_refused(api: BlockingClient, name: str) -> bool:
     conditions = api.get(f"{PODS}/{name}")["status"].get("conditions", ())
     return any(one["type"] == "PodScheduled" and one.get("reason") == "Unschedulable" for one in conditions)
 

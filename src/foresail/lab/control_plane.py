@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from foresail.kube.api.errors import ClusterError
+from foresail.kube.api.kinds import SERVICE_ACCOUNT
 from foresail.lab import components
 from foresail.lab.certificates import CONTROL_PLANE
 from foresail.lab.errors import LabError
@@ -37,15 +39,15 @@ def start(site: Site) -> None:
 
 
 def _ready(site: Site) -> bool:
-    with suppress(LabError), site.api() as api:
+    with suppress(LabError, ClusterError), site.api() as api:
         return api.text("/readyz") == "ok"
     return False
 
 
 def _has_accounts(site: Site) -> bool:
     """Pods are refused in a namespace until the controller manager has made its default service account."""
-    with suppress(LabError), site.api() as api:
-        return bool(api.get("/api/v1/namespaces/default/serviceaccounts/default"))
+    with suppress(LabError, ClusterError), site.api() as api:
+        return bool(api.get(SERVICE_ACCOUNT.named("default", "default")))
     return False
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from foresail.kube.api.kinds import NODE
 from foresail.lab import components
 from foresail.lab.settings import LabSettings
 from foresail.lab.site import Site
@@ -130,11 +131,11 @@ def start(site: Site) -> None:
     if settings.fake_nodes:
         site.show(f"making {settings.fake_nodes} fake nodes")
     with site.api() as api:
-        there = {found["metadata"]["name"] for found in api.items("/api/v1/nodes")}
+        there = {found["metadata"]["name"] for found in api.items(NODE.path)}
         for index in range(settings.fake_nodes):
             made = node(index, settings)
             if made["metadata"]["name"] not in there:
-                api.create("/api/v1/nodes", made)
+                api.create(NODE.path, made)
 
 
 def node(index: int, settings: LabSettings) -> dict[str, Any]:

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Self
 
 from foresail.errors import OptionError
+from foresail.kube.api.blocking import BlockingClient
+from foresail.kube.api.errors import ClusterError
+from foresail.kube.api.kinds import NODE
+from foresail.kube.objects.values import Object
 from foresail.lab import components, control_plane, fake_nodes, kubelet, packages, teardown
 from foresail.lab.certificates import ADMIN
-from foresail.lab.client import Api, Object
 from foresail.lab.errors import LabError
 from foresail.lab.processes import kill, marked
 from foresail.lab.settings import LabSettings, settings_from
@@ -173,7 +176,7 @@ class Lab:
     def client_key(self) -> Path:
         return self._site.certificates.key(ADMIN.file)
 
-    def api(self) -> Api:
+    def api(self) -> BlockingClient:
         """A connection as administrator; close it."""
         return self._site.api()
 
@@ -191,8 +194,8 @@ class Lab:
         pids = {name: process.pid if process.pid in running else None for name, process in state.processes.items()}
         nodes, answers = {}, False
         # A lab that is half dead is what one asks the status of.
-        with suppress(LabError), self.api() as api:
-            nodes = {node["metadata"]["name"]: _is_ready(node) for node in api.items("/api/v1/nodes")}
+        with suppress(LabError, ClusterError), self.api() as api:
+            nodes = {node["metadata"]["name"]: _is_ready(node) for node in api.items(NODE.path)}
             answers = True
         return LabStatus(self.name, self.folder, state.ready, self.url, pids, answers, nodes)
 
@@ -216,7 +219,7 @@ def _wait_for_nodes(site: Site) -> None:
     with site.api() as api:
         site.wait(
             "all nodes were ready",
-            lambda: sum(_is_ready(node) for node in api.items("/api/v1/nodes?resourceVersion=0")) >= count,
+            lambda: sum(_is_ready(node) for node in api.items(f"{NODE.path}?resourceVersion=0")) >= count,
             "kube-apiserver",
             "kube-controller-manager",
             "kwok",

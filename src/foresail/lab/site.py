@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from foresail.atomic import replacing
+from foresail.errors import InputError
+from foresail.kube.api.blocking import BlockingClient
+from foresail.kube.api.connect import with_certificate
 from foresail.lab import processes
 from foresail.lab.certificates import ADMIN, Certificates
-from foresail.lab.client import Api
 from foresail.lab.errors import LabError
 from foresail.lab.settings import LabSettings, settings_from
 from foresail.lab.state import LabState
@@ -35,14 +37,21 @@ class Site:
     def url(self) -> str:
         return f"https://127.0.0.1:{self.state.ports['kube-apiserver']}"
 
-    def api(self) -> Api:
+    def api(self) -> BlockingClient:
         certificates = self.certificates
-        return Api(
-            self.url,
-            ca=certificates.authority,
-            certificate=certificates.certificate(ADMIN.file),
-            key=certificates.key(ADMIN.file),
-        )
+        try:
+            connection = with_certificate(
+                self.url,
+                authority=certificates.authority,
+                certificate=certificates.certificate(ADMIN.file),
+                key=certificates.key(ADMIN.file),
+                source=f"lab {self.state.name}; see: foresail lab status",
+            )
+        except InputError as error:
+            raise LabError(
+                f"{self.folder} lacks the certificates to talk to {self.url}: {error}; see: foresail lab status"
+            ) from error
+        return BlockingClient(connection)
 
     def record(self) -> None:
         """Write the state down. Called before a thing is made, never after."""

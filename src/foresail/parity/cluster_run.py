@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from foresail.kube.api.blocking import BlockingClient
+from foresail.kube.api.client import MERGE
+from foresail.kube.api.errors import ApiError
 from foresail.kube.api.kinds import KINDS, PRIORITY_CLASS, RUNTIME_CLASS
 from foresail.kube.objects.values import Object
-from foresail.lab.client import Api, ApiError
 from foresail.lab.errors import LabError
 from foresail.parity.random_cluster import Case, RandomCluster
 from foresail.parity.random_pod import NAMESPACES, ZONE
@@ -35,7 +37,6 @@ _REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSAB
 """What the API server answers to an object that contradicts itself; anything else is a fault."""
 _SETTLE_S = 0.1
 _DECIDED_S = 60.0
-_MERGE = "application/merge-patch+json"
 _NOT_STATED = ("creationTimestamp", "resourceVersion", "managedFields", "generation", "selfLink", "finalizers")
 
 
@@ -60,7 +61,12 @@ class ClusterRun:
     """One cluster: made, decided on, and taken down again."""
 
     def __init__(
-        self, api: Api, log: SchedulerLog, extender: RecordingExtender, cluster: RandomCluster, result: Recording
+        self,
+        api: BlockingClient,
+        log: SchedulerLog,
+        extender: RecordingExtender,
+        cluster: RandomCluster,
+        result: Recording,
     ) -> None:
         self._api = api
         self._log = log
@@ -91,7 +97,7 @@ class ClusterRun:
         cluster, log = self._cluster, self._log
         for name, labels in cluster.namespaces.items():
             merged = {"env": None, "team": None} | labels
-            self._api.patch(path_of("Namespace", name=name), {"metadata": {"labels": merged}}, _MERGE)
+            self._api.patch(path_of("Namespace", name=name), {"metadata": {"labels": merged}}, MERGE)
         made: dict[str, int] = dict.fromkeys(_TOLD, 0)
         for value in cluster.objects:
             if value["kind"] in _UNTOLD:
@@ -139,7 +145,7 @@ class ClusterRun:
         path = path_of(kind, metadata.get("namespace", ""), metadata["name"])
         changes = 0
         if "phase" in value.get("status", {}):
-            self._api.patch(f"{path}/status", {"status": value["status"]}, _MERGE)
+            self._api.patch(f"{path}/status", {"status": value["status"]}, MERGE)
             changes += 1
         if kind == "PersistentVolumeClaim" and HOLD in metadata.get("finalizers", []):
             self._api.delete(path)
@@ -273,11 +279,11 @@ class ClusterRun:
                 made += 1
             else:
                 body: Object = {"spec": {"claimRef": _claim_ref(claim)}}
-                bound = self._api.patch(path_of("PersistentVolume", name=chosen), body, _MERGE)
+                bound = self._api.patch(path_of("PersistentVolume", name=chosen), body, MERGE)
                 updated += 1
             done = {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}
             body = {"metadata": {"annotations": done}, "spec": {"volumeName": chosen}}
-            claim = self._api.patch(path_of("PersistentVolumeClaim", namespace, name), body, _MERGE)
+            claim = self._api.patch(path_of("PersistentVolumeClaim", namespace, name), body, MERGE)
             claims += 1
             self._changed += [_slim(bound, "PersistentVolume"), _slim(claim, "PersistentVolumeClaim")]
         self._await_events(events, "PersistentVolumeAdd", made)
@@ -316,7 +322,7 @@ class ClusterRun:
             if claim["metadata"].get("finalizers"):
                 metadata = claim["metadata"]
                 path = path_of("PersistentVolumeClaim", metadata["namespace"], metadata["name"])
-                self._api.patch(path, {"metadata": {"finalizers": None}}, _MERGE)
+                self._api.patch(path, {"metadata": {"finalizers": None}}, MERGE)
         for kind in (*_UNTOLD, *_TOLD):
             self._delete_all(kind)
         namespace, name = CANARY.split("/")

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from foresail.errors import InputError, OptionError
+from foresail.kube.api.blocking import BlockingClient
 from foresail.lab import Lab
-from foresail.lab.client import Api
 from foresail.parity.cluster_run import ClusterRun, Recording, path_of
 from foresail.parity.random_cluster import random_cluster
 from foresail.parity.random_pod import NAMESPACES, PRIORITIES, RUNTIME_CLASSES
@@ -79,7 +79,7 @@ def recording_lab(extender_url: str, lab: Lab) -> Lab:
     )
 
 
-def make_constants(api: Api) -> None:
+def make_constants(api: BlockingClient) -> None:
     """Namespaces and classes that all clusters share."""
     for name in NAMESPACES:
         if name != "default":

@@ -21,9 +21,11 @@ from foresail.core.model import Placement, Pod
 from foresail.core.objects import DisruptionBudget
 from foresail.core.preemption import Preemption, find_victims
 from foresail.core.table import NodeTable
+from foresail.kube.api.blocking import BlockingClient
+from foresail.kube.api.client import Object
+from foresail.kube.api.errors import ApiError
 from foresail.kube.objects.pod import pod_spec_of
 from foresail.lab import Lab
-from foresail.lab.client import Api, ApiError, Object
 from foresail.policies.profiles.load import load_profile
 from foresail.traces.kubernetes import node_spec
 
@@ -42,7 +44,7 @@ WITHIN_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[Api]:
+def api() -> Iterator[BlockingClient]:
     """A lab with kube-scheduler, and without what would overwrite budgets and taint nodes that have no kubelet."""
     with tempfile.TemporaryDirectory(prefix="fs-") as folder, Lab(base=Path(folder), fake_nodes=0) as lab:
         pid = lab.status().components["kube-controller-manager"]
@@ -129,7 +131,7 @@ class Answer:
     victims: frozenset[str]
 
 
-def ask_kube_scheduler(api: Api, drawn: Drawn) -> tuple[Answer, NodeTable, Pod]:
+def ask_kube_scheduler(api: BlockingClient, drawn: Drawn) -> tuple[Answer, NodeTable, Pod]:
     """Make the cluster real, let the preemptor in, and return the answer with a table of the same objects."""
     for node in drawn.nodes:
         api.create(NODES, node)
@@ -159,7 +161,7 @@ def ask_kube_scheduler(api: Api, drawn: Drawn) -> tuple[Answer, NodeTable, Pod]:
     return Answer(tried["status"].get("nominatedNodeName", ""), frozenset()), table, pod
 
 
-def create_pod(api: Api, pod: Object) -> None:
+def create_pod(api: BlockingClient, pod: Object) -> None:
     deadline = time.monotonic() + WITHIN_S
     while True:
         try:
@@ -173,7 +175,7 @@ def create_pod(api: Api, pod: Object) -> None:
             return
 
 
-def make_table(api: Api, drawn: Drawn) -> NodeTable:
+def make_table(api: BlockingClient, drawn: Drawn) -> NodeTable:
     """What Foresail makes of the objects that the API server has now."""
     nodes = sorted(api.items(NODES), key=lambda node: str(node["metadata"]["name"]))
     table = NodeTable([node_spec(node) for node in nodes])
@@ -196,7 +198,7 @@ def make_table(api: Api, drawn: Drawn) -> NodeTable:
     return table
 
 
-def wait_for_victims(api: Api, count: int) -> frozenset[str]:
+def wait_for_victims(api: BlockingClient, count: int) -> frozenset[str]:
     """Who has been told to go; kube-scheduler tells them one after the other, after it has nominated the pod."""
     deadline = time.monotonic() + WITHIN_S
     while True:
@@ -210,7 +212,7 @@ def wait_for_victims(api: Api, count: int) -> frozenset[str]:
         time.sleep(0.05)
 
 
-def clear(api: Api) -> None:
+def clear(api: BlockingClient) -> None:
     for path in (PODS, BUDGETS, NODES):
         for value in api.items(path):
             api.delete(f"{path}/{value['metadata']['name']}{AT_ONCE}")

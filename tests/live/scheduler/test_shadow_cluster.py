@@ -12,8 +12,8 @@ import pytest
 from tests.live.console import serving, until
 from tests.live.running import PODS, clear, pod
 
+from foresail.kube.api.blocking import BlockingClient
 from foresail.lab import Lab
-from foresail.lab.client import Api
 
 pytestmark = pytest.mark.cluster
 
@@ -28,13 +28,13 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def api(lab: Lab) -> Iterator[Api]:
+def api(lab: Lab) -> Iterator[BlockingClient]:
     with lab.api() as api:
         yield api
         clear(api)
 
 
-def create_pods(api: Api) -> None:
+def create_pods(api: BlockingClient) -> None:
     """One after the other, each once the one before has its node: then both schedulers see the same cluster."""
     for number in range(COUNT):
         requests = {"cpu": f"{(250, 500, 1000)[number % 3]}m", "memory": f"{(256, 512, 2048, 1024)[number % 4]}Mi"}
@@ -51,7 +51,7 @@ def shadowing(lab: Lab, folder: Path, *more: object) -> Any:
     return serving(folder, "run", "--shadow", "--kubeconfig", lab.kubeconfig, "--out", folder / "choices.jsonl", *more)
 
 
-def nothing_is_ours(api: Api) -> None:
+def nothing_is_ours(api: BlockingClient) -> None:
     for found in api.items(PODS):
         managers = {entry["manager"] for entry in found["metadata"]["managedFields"]}
         assert not {name for name in managers if name.startswith("foresail")}, managers
@@ -62,7 +62,7 @@ def nothing_is_ours(api: Api) -> None:
     assert not leases & {"foresail", "shadow"}
 
 
-def test_the_kubernetes_profile_agrees_with_kube_scheduler_on_every_pod(lab: Lab, api: Api, tmp_path: Path):
+def test_the_kubernetes_profile_agrees_with_kube_scheduler_on_every_pod(lab: Lab, api: BlockingClient, tmp_path: Path):
     with shadowing(lab, tmp_path, "--policy", "kubernetes", "--pods", COUNT) as found:
         found.until_said("nothing is bound by us")
         create_pods(api)
@@ -81,7 +81,7 @@ def test_the_kubernetes_profile_agrees_with_kube_scheduler_on_every_pod(lab: Lab
     nothing_is_ours(api)
 
 
-def test_another_policy_disagrees_and_ctrl_c_prints_the_summary(lab: Lab, api: Api, tmp_path: Path):
+def test_another_policy_disagrees_and_ctrl_c_prints_the_summary(lab: Lab, api: BlockingClient, tmp_path: Path):
     out = tmp_path / "choices.jsonl"
     with shadowing(lab, tmp_path, "--policy", "most-allocated") as found:
         found.until_said("nothing is bound by us")

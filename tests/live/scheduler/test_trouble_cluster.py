@@ -22,8 +22,8 @@ from tests.live.console import (
 )
 from tests.live.running import PODS, clear, pod
 
+from foresail.kube.api.blocking import BlockingClient
 from foresail.lab import Lab
-from foresail.lab.client import Api
 
 pytestmark = pytest.mark.cluster
 
@@ -44,7 +44,7 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def api(lab: Lab) -> Iterator[Api]:
+def api(lab: Lab) -> Iterator[BlockingClient]:
     with lab.api() as api:
         yield api
 
@@ -57,7 +57,7 @@ def full(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Account:
 
 
 @pytest.fixture
-def limited(lab: Lab, api: Api, tmp_path: Path) -> Iterator[Callable[..., Account]]:
+def limited(lab: Lab, api: BlockingClient, tmp_path: Path) -> Iterator[Callable[..., Account]]:
     """An account that lacks some verbs on a resource; its pods are gone afterwards."""
     made: list[str] = []
 
@@ -70,7 +70,7 @@ def limited(lab: Lab, api: Api, tmp_path: Path) -> Iterator[Callable[..., Accoun
     clear(api)
 
 
-def node_of(api: Api, name: str) -> str:
+def node_of(api: BlockingClient, name: str) -> str:
     return str(api.get(f"{PODS}/{name}")["spec"].get("nodeName", ""))
 
 
@@ -169,7 +169,7 @@ def test_options_that_belong_to_the_shadow_are_not_ignored(full: Account, tmp_pa
     assert "give --out another file" in said
 
 
-def test_pods_and_namespaces_that_do_not_exist(lab: Lab, api: Api, tmp_path: Path):
+def test_pods_and_namespaces_that_do_not_exist(lab: Lab, api: BlockingClient, tmp_path: Path):
     api.create(PODS, pod("train"))
     try:
         at = ("--kubeconfig", lab.kubeconfig)
@@ -192,7 +192,9 @@ def running(folder: Path, account: Account, *more: str) -> Serving:
     return serving(folder, "run", *ANY_PORT, "--kubeconfig", account.kubeconfig, "--lease-name", account.name, *more)
 
 
-def test_a_token_that_expires_is_told_and_a_new_one_goes_on(limited: Callable[..., Account], api: Api, tmp_path: Path):
+def test_a_token_that_expires_is_told_and_a_new_one_goes_on(
+    limited: Callable[..., Account], api: BlockingClient, tmp_path: Path
+):
     account = limited("nothing")
     with running(tmp_path, account) as found:
         found.until_said("places pods now")
@@ -213,7 +215,9 @@ def test_a_token_that_expires_is_told_and_a_new_one_goes_on(limited: Callable[..
         assert '"event": "lease_failed"' in found.err
 
 
-def test_a_token_that_expires_without_leader_election(limited: Callable[..., Account], api: Api, tmp_path: Path):
+def test_a_token_that_expires_without_leader_election(
+    limited: Callable[..., Account], api: BlockingClient, tmp_path: Path
+):
     account = limited("nothing")
     with running(tmp_path, account, "--no-leader-elect") as found:
         found.until_said("places pods now")
@@ -237,7 +241,13 @@ def test_a_token_that_expires_without_leader_election(limited: Callable[..., Acc
     ],
 )
 def test_a_write_that_is_forbidden_is_told_with_its_rule_until_it_is_granted(
-    limited: Callable[..., Account], api: Api, tmp_path: Path, resource: str, verb: str, check: str, rule: str
+    limited: Callable[..., Account],
+    api: BlockingClient,
+    tmp_path: Path,
+    resource: str,
+    verb: str,
+    check: str,
+    rule: str,
 ):
     account = limited(resource, verb)
     with running(tmp_path, account) as found:
@@ -275,7 +285,9 @@ def test_a_lease_that_is_forbidden_is_told_with_its_rule(limited: Callable[..., 
         found.until_ready()
 
 
-def test_a_failed_bind_is_forgotten_when_its_pod_goes(limited: Callable[..., Account], api: Api, tmp_path: Path):
+def test_a_failed_bind_is_forgotten_when_its_pod_goes(
+    limited: Callable[..., Account], api: BlockingClient, tmp_path: Path
+):
     account = limited("pods/binding", "create")
     with running(tmp_path, account) as found:
         found.until_said("places pods now")

@@ -88,6 +88,11 @@ class Client:
     async def get(self, path: str, **query: object) -> Object:
         return await self._read("GET", path, query)
 
+    async def text(self, path: str, **query: object) -> str:
+        """GET something that is no JSON, such as /readyz or a log."""
+        received = await self._received("GET", _target(path, query), None, None)
+        return received.decode("utf-8", errors="replace")
+
     async def list(self, path: str, *, page: int = 500, **query: object) -> tuple[Objects, str]:
         """All items, and the version of the whole list to watch from; asked for in pages, as of one moment."""
         items: Objects = []
@@ -179,15 +184,7 @@ class Client:
     ) -> Object:
         target = _target(path, query) if query else path
         sent = None if body is None else body if isinstance(body, bytes) else _encode(body)
-        try:
-            async with asyncio.timeout(None) as limit:
-                response = await self._answer(
-                    method, target, sent, content_type if sent is not None else None, self._timeout, limit
-                )
-                async with response:
-                    received = await response.read()
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise self._unreachable(method, target, error) from error
+        received = await self._received(method, target, sent, content_type if sent is not None else None)
         try:
             found = _decode(received) if received else {}
         except msgspec.DecodeError as error:
@@ -197,6 +194,16 @@ class Client:
         if not isinstance(found, dict):
             raise ClusterError(f"{method} {target}: the answer is no object but {type(found).__name__}")
         return found
+
+    async def _received(self, method: str, target: str, sent: bytes | None, content_type: str | None) -> bytes:
+        """The body of a 2xx answer."""
+        try:
+            async with asyncio.timeout(None) as limit:
+                response = await self._answer(method, target, sent, content_type, self._timeout, limit)
+                async with response:
+                    return await response.read()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise self._unreachable(method, target, error) from error
 
     async def _answer(
         self,

@@ -73,6 +73,13 @@ def find_connection(
     )
 
 
+def with_certificate(url: str, *, authority: Path, certificate: Path, key: Path, source: str) -> Connection:
+    """A cluster that knows us by a client certificate."""
+    context = _tls(authority, place=authority)
+    load_certificate(context, certificate, key, place=certificate)
+    return Connection(url, context, source=source)
+
+
 def _in_cluster(account: Path) -> Connection:
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     host = f"[{host}]" if ":" in host else host

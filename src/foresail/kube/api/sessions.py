@@ -13,6 +13,8 @@ from foresail import __version__
 from foresail.kube.api.connect import Connection
 
 JSON = "application/json"
+_ACCEPTED = f"{JSON}, */*"
+"""Logs and the state of the server are plain text."""
 _READ_BYTES = 1 << 18
 
 
@@ -59,7 +61,9 @@ class Sessions:
         return self._session, headers
 
     def _make_headers(self, content_type: str | None) -> CIMultiDict[str]:
-        headers = CIMultiDict([("Accept", JSON), ("User-Agent", f"foresail/{__version__}"), *self._connection.headers])
+        headers = CIMultiDict(
+            [("Accept", _ACCEPTED), ("User-Agent", f"foresail/{__version__}"), *self._connection.headers]
+        )
         if self._authorization is not None:
             headers["Authorization"] = self._authorization
         if content_type is not None:
