@@ -14,10 +14,11 @@ import pytest
 import yaml
 from aiohttp import web
 
+from foresail.addresses import basic_authorization
 from foresail.errors import InputError
 from foresail.kube.api.client import Client
 from foresail.kube.api.connect import find_connection
-from foresail.kube.api.credentials import ExecPlugin, basic
+from foresail.kube.api.credentials import ExecPlugin
 from foresail.kube.api.errors import ClusterError, Unreachable
 from foresail.lab.certificates import ADMIN, CONTROL_PLANE, Certificates
 
@@ -210,8 +211,13 @@ def test_what_a_user_sends(tmp_path, user, header):
 @pytest.mark.parametrize(
     ("server", "user", "url", "header"),
     [
-        ("https://jane:se%40cret@c:6443/path/", {}, "https://c:6443/path", basic("jane", "se@cret").header),
-        ("http://only-a-token@[::1]:80", {}, "http://[::1]:80", basic("only-a-token", "").header),
+        (
+            "https://jane:se%40cret@c:6443/path/",
+            {},
+            "https://c:6443/path",
+            basic_authorization("jane", "se@cret"),
+        ),
+        ("http://only-a-token@[::1]:80", {}, "http://[::1]:80", basic_authorization("only-a-token", "")),
         ("https://jane:secret@c", {"token": "abc"}, "https://c", "Bearer abc"),
         ("https://jane:secret@c", {"username": "u", "password": "p"}, "https://c", "Basic dTpw"),
     ],

@@ -33,10 +33,12 @@ class Site:
         self.statuses = []
         """Answer with these instead."""
         self.requests = []
+        self.logins = []
         self.url = ""
 
     def answer(self, handler):
         asked = handler.headers.get("Range")
+        self.logins.append(handler.headers.get("Authorization"))
         self.requests.append((handler.path, asked))
         if self.statuses:
             handler.send_error(self.statuses.pop(0))
@@ -306,3 +308,41 @@ def test_the_pinned_sums_are_those_of_the_public_files(openb_csv):
     ]
     assert set(found) <= set(OPENB_FILES)
     assert len(OPENB_FILES) == 26
+
+
+def test_a_password_in_the_mirrors_address_is_sent_and_never_shown(site, fetch, to):
+    secret = site.url.replace("http://", "http://jane:p%40ss@")
+    assert fetch(secret).fetched == ("pods.csv",)
+    assert site.logins == ["Basic amFuZTpwQHNz"]
+    (to / "pods.csv").unlink()
+    for body, statuses in ((b"short", []), (bytes(len(BODY)), []), (BODY, [404]), (BODY, [503] * 9)):
+        site.body, site.statuses = body, statuses
+        with pytest.raises(InputError) as told:
+            fetch(secret)
+        assert site.url in str(told.value)
+        assert "p%40ss" not in str(told.value)
+        assert "jane" not in str(told.value)
+    with pytest.raises(InputError) as told:
+        fetch("file://jane:p%40ss@/nowhere")
+    assert "p%40ss" not in str(told.value)
+    for wrong in ("ftp://jane:p%40ss@host/x", "jane:p%40ss@host"):
+        with pytest.raises(OptionError, match="give an address that starts with https://") as told:
+            fetch(wrong)
+        assert "p%40ss" not in str(told.value)
+        assert "host" in str(told.value)
+
+
+def test_a_redirect_does_not_carry_the_password_on(site, fetch):
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(302)
+            self.send_header("Location", f"{site.url}/pods.csv")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with serve(Elsewhere) as port:
+        assert fetch(f"http://jane:secret@127.0.0.1:{port}").fetched == ("pods.csv",)
+    assert site.logins == [None]

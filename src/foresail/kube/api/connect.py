@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import yaml
 
+from foresail.addresses import basic_authorization, split_login, without_secret
 from foresail.errors import InputError, did_you_mean
 from foresail.kube.api.credentials import (
     EXEC_VERSIONS,
@@ -21,7 +22,6 @@ from foresail.kube.api.credentials import (
     ExecPlugin,
     Fixed,
     TokenFile,
-    basic,
     load_certificate,
 )
 from foresail.kube.api.errors import ClusterError
@@ -215,7 +215,7 @@ def _connection(cluster: _Entry, user: _Entry, namespace: str) -> Connection:
         raise cluster.error("server is missing")
     scheme = _scheme(url)
     if scheme not in {"http", "https"}:
-        raise cluster.error(f'server is "{_without_secret(url)}"; it must be a URL such as https://10.0.0.1:6443')
+        raise cluster.error(f'server is "{without_secret(url)}"; it must be a URL such as https://10.0.0.1:6443')
     if cluster.get("proxy-url"):
         raise cluster.error("proxy-url is set, but Foresail connects directly; use a context without a proxy")
     tls = _cluster_tls(cluster) if scheme == "https" else None
@@ -226,13 +226,13 @@ def _connection(cluster: _Entry, user: _Entry, namespace: str) -> Connection:
             raise user.error("client-certificate and client-key go together; one of them is missing")
         if certificate is not None and key is not None:
             load_certificate(tls, certificate, key, place=f"{user.path}: {user.where}")
-    url, login = _split_login(url)
+    url, login = split_login(url)
     credential = _credential(user, cluster, tls)
     return Connection(
         url=url.rstrip("/"),
         context=tls,
         # As for kubectl, a user's own token or password goes before what stands in the URL.
-        credential=login if login is not None and credential == Fixed() else credential,
+        credential=Fixed(login) if login is not None and credential == Fixed() else credential,
         headers=tuple(_impersonation(user)),
         server_name=cluster.get("tls-server-name"),
         namespace=namespace,
@@ -249,22 +249,6 @@ def _scheme(url: str) -> str:
     except ValueError:
         return ""
     return at.scheme if host and not at.query and not at.fragment else ""
-
-
-def _split_login(url: str) -> tuple[str, Credential | None]:
-    """A URL without its user and password, and what these two make of us."""
-    at = urlsplit(url)
-    if at.username is None:
-        return url, None
-    login = basic(unquote(at.username), unquote(at.password or ""))
-    return urlunsplit(at._replace(netloc=at.netloc.rpartition("@")[2])), login
-
-
-def _without_secret(url: str) -> str:
-    """What may be shown of a text that is no URL, but may have been meant as one with a password."""
-    secret, at, rest = url.rpartition("@")
-    scheme, slashes, _ = secret.partition("://")
-    return f"{scheme}{slashes}…{at}{rest}" if at and slashes else f"…{at}{rest}" if at else url
 
 
 def _cluster_tls(cluster: _Entry) -> ssl.SSLContext:
@@ -296,7 +280,7 @@ def _credential(user: _Entry, cluster: _Entry, tls: ssl.SSLContext | None) -> Cr
     if token := user.get("token"):
         return Fixed(f"Bearer {token}")
     if username := user.get("username"):
-        return basic(username, user.get("password") or "")
+        return Fixed(basic_authorization(username, user.get("password") or ""))
     if user.get("auth-provider", dict):
         raise user.error("auth-provider is no longer part of Kubernetes; use the provider's exec plug-in")
     if user.get("exec", dict):

@@ -6,7 +6,6 @@ What goes wrong here may pass while we run, so it is a ClusterError: whoever ask
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import ssl
@@ -191,10 +190,6 @@ class ExecPlugin:
             self.certificates += 1
         self._header = f"Bearer {token}" if token else None
         self._expires_s = expires_s - _RENEW_BEFORE_S
-
-
-def basic(username: str, password: str) -> Fixed:
-    return Fixed("Basic " + base64.b64encode(f"{username}:{password}".encode()).decode())
 
 
 def load_certificate(

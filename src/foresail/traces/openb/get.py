@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from foresail.addresses import split_login, without_secret
 from foresail.digest import sha256_of
 from foresail.errors import InputError, OptionError, did_you_mean
 
@@ -168,7 +169,9 @@ def get_files(
     """
     scheme = urllib.parse.urlsplit(mirror).scheme
     if scheme not in {"https", "http", "file"}:
-        raise OptionError(f'the mirror is "{mirror}"; give an address that starts with https://, http:// or file://')
+        raise OptionError(
+            f'the mirror is "{without_secret(mirror)}"; give an address that starts with https://, http:// or file://'
+        )
     try:
         to.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -194,7 +197,8 @@ class _Download:
         self._file = file
         self._target = to / file.name
         self._part = to / f"{file.name}.part"
-        self._url = f"{mirror.rstrip('/')}/{urllib.parse.quote(file.name)}"
+        base, self._authorization = split_login(mirror)
+        self._url = f"{base.rstrip('/')}/{urllib.parse.quote(file.name)}"
         self._progress = progress
         self._pause = pause
         self._most_tries = 1 if mirror.startswith("file:") else _TRIES
@@ -242,6 +246,9 @@ class _Download:
             self._part.unlink()
             offset = 0
         request = urllib.request.Request(self._url, headers={"User-Agent": "foresail"})  # noqa: S310 - schemes checked
+        if self._authorization is not None:
+            # A redirect may lead to another machine, which the password is not for.
+            request.add_unredirected_header("Authorization", self._authorization)
         if offset:
             request.add_header("Range", f"bytes={offset}-")
         try:
