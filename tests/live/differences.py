@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from foresail.core.spec import NodeSpec, PodSpec
 from foresail.core.table import NodeTable
+from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.values import Object
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.pods import PodReader
-from foresail.traces.kubernetes import node_spec
 
 Asked = dict[str, int]
 """Resource to what pods ask of it together, in the units of the node table."""

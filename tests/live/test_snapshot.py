@@ -18,12 +18,13 @@ from foresail.errors import InputError
 from foresail.kube.api.errors import Forbidden
 from foresail.kube.api.kinds import KINDS
 from foresail.kube.objects.cluster_objects import put_object, read_objects
+from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.pod import pod_spec_of
 from foresail.kube.objects.values import GANG, GANG_MIN, GPU_DEVICES, GPU_MILLI, POD_GROUP
 from foresail.live.cache.listing import filled, list_all, listed
 from foresail.live.snapshot import Choice, cluster_of, snapshot_of, take_snapshot
 from foresail.policies.plain.devices import LeastSufficient
-from foresail.traces.kubernetes import node_spec, read_nodes, read_pods
+from foresail.traces.kubernetes import read_nodes, read_pods
 from foresail.traces.snapshot import KEPT, counts, kept, read_snapshot, write_snapshot
 
 SECRET = "hunter2"  # noqa: S105 - to look for it

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from foresail.core.objects import ClusterObjects
 from foresail.kube.objects.cluster_objects import put_object
+from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.pod import pod_spec_of
 from foresail.parity.random_cluster import random_cluster
-from foresail.traces.kubernetes import node_spec
 
 SEEDS = st.integers(min_value=0, max_value=2**40)
 

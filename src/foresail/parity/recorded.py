@@ -17,9 +17,9 @@ from foresail.core.table import NodeTable
 from foresail.errors import InputError
 from foresail.kube.objects.cluster_objects import put_object
 from foresail.kube.objects.documents import read_text
+from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.pod import pod_spec_of
 from foresail.kube.objects.quantity import RequestError
-from foresail.traces.kubernetes import node_spec
 
 _AVAILABLE = re.compile(r"0/(?P<nodes>\d+) nodes are available: (?P<reasons>.*?)(?:\. .*|\.?)", re.DOTALL)
 _COUNTED = re.compile(r"(?P<count>\d+) (?P<reason>.*)", re.DOTALL)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foresail.kube.objects.quantity import QuantityError, RequestError, effective_requests, milli, nano, units
+from foresail.kube.objects.quantity import QuantityError, RequestError, milli, nano, units
+from foresail.kube.objects.requests import effective_requests
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,12 @@ from tests.live.running import PODS, clear
 from foresail.core.decide import decide
 from foresail.core.model import Pod
 from foresail.core.table import NodeTable
+from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.pod import pod_spec_of
 from foresail.lab import Lab, components
 from foresail.lab.ports import free_ports
 from foresail.live.extender.app import VERBS
 from foresail.policies.profiles.load import load_profile
-from foresail.traces.kubernetes import node_spec
 
 pytestmark = pytest.mark.cluster
 

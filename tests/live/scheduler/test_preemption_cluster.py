@@ -24,10 +24,10 @@ from foresail.core.table import NodeTable
 from foresail.kube.api.blocking import BlockingClient
 from foresail.kube.api.client import Object
 from foresail.kube.api.errors import ApiError
+from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.pod import pod_spec_of
 from foresail.lab import Lab
 from foresail.policies.profiles.load import load_profile
-from foresail.traces.kubernetes import node_spec
 
 pytestmark = pytest.mark.cluster
 

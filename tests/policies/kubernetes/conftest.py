@@ -11,10 +11,10 @@ from foresail.core.kubernetes import KubernetesPod
 from foresail.core.model import NoFit, Placement
 from foresail.core.table import NodeTable
 from foresail.kube.objects.cluster_objects import put_object
+from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.pod import pod_spec_of
 from foresail.policies.kubernetes import PLUGIN_OF_SCORE
 from foresail.policies.profiles.load import load_profile
-from foresail.traces.kubernetes import node_spec
 
 
 class Cluster:

@@ -12,18 +12,8 @@ from foresail.core.kubernetes import KubernetesPod
 from foresail.core.spec import PodSpec, Toleration
 from foresail.kube.objects.gpus import pod_gpus
 from foresail.kube.objects.parts import WHOLE, Parts
-from foresail.kube.objects.quantity import (
-    NANO_PER_MILLI,
-    NANO_PER_UNIT,
-    Amounts,
-    RequestError,
-    cpu_limit_milli,
-    effective_requests,
-    mapping,
-    readable_amounts,
-    scored_requests,
-    sequence,
-)
+from foresail.kube.objects.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Amounts, RequestError, mapping, sequence
+from foresail.kube.objects.requests import cpu_limit_milli, effective_requests, readable_amounts, scored_requests
 from foresail.kube.objects.terms import node_affinity, pod_affinity, spread_constraints
 from foresail.kube.objects.values import (
     ARRIVAL_S,

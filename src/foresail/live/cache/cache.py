@@ -13,6 +13,7 @@ from foresail.kube.api.watch import Handler
 from foresail.kube.objects.cluster_objects import drop_object, keep_objects, put_object
 from foresail.kube.objects.gangs import KUBERNETES_GROUP, SIGS_GROUP, GangName
 from foresail.kube.objects.gpus import MOST_DEVICES
+from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.values import Object
 from foresail.live.cache.devices import Devices
@@ -22,7 +23,6 @@ from foresail.live.cache.listener import Listener, Listeners
 from foresail.live.cache.pods import CachedPod, PodReader, as_held, discard, uid_of
 from foresail.live.cache.unreadable import Unreadable
 from foresail.live.cache.volume_books import VolumeBooks
-from foresail.traces.kubernetes import node_spec
 
 _UNSEEN_BY_FILTERS = frozenset({"PodDisruptionBudget"})
 _FEW_SHAPES = 1024

@@ -14,7 +14,8 @@ from foresail.kube.objects.gpus import MOST_DEVICES, gpu_devices, largest_gpus
 from foresail.kube.objects.granted import with_granted
 from foresail.kube.objects.parts import MALFORMED, Lenient
 from foresail.kube.objects.pod import pod_spec
-from foresail.kube.objects.quantity import RequestError, cpu_limit_milli
+from foresail.kube.objects.quantity import RequestError
+from foresail.kube.objects.requests import cpu_limit_milli
 from foresail.kube.objects.values import (
     GANG_MIN,
     GPU_COUNT,
