@@ -12,6 +12,8 @@ from foresail import __version__
 from foresail.cli import lab, topology, trace
 from foresail.cli.compare import EPILOG as COMPARE_EXAMPLES
 from foresail.cli.compare import compare
+from foresail.cli.control import EPILOG as CONTROL_EXAMPLES
+from foresail.cli.control import control
 from foresail.cli.controllers import controllers
 from foresail.cli.explain import EPILOG as EXPLAIN_EXAMPLES
 from foresail.cli.explain import explain
@@ -58,6 +60,7 @@ app.command(epilog=COMPARE_EXAMPLES)(compare)
 app.command(epilog=RUN_EXAMPLES)(run)
 app.command(epilog=EXPLAIN_EXAMPLES)(explain)
 app.command(epilog=PARITY_EXAMPLES)(parity)
+app.command(epilog=CONTROL_EXAMPLES)(control)
 app.command(epilog=EXTENDER_EXAMPLES)(extender)
 app.command()(report)
 app.command()(policies)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from foresail.cli.control import Controllers, Measure
 from foresail.cli.which_cluster import Context, Kubeconfig
 from foresail.errors import OptionError
 
@@ -19,6 +20,8 @@ Examples:
   foresail run --policy my-profile.toml --scheduler-name gpu-scheduler --context staging
 
   foresail run --policy power:100+fgd:900 --expect pods.yaml
+
+  foresail run --controller equal-shares --dry-run --journal journal.jsonl
 
   foresail run --shadow --policy kubernetes --out choices.jsonl
 """
@@ -80,6 +83,12 @@ def run(
         Path | None,
         typer.Option("--token-file", help="Who reads /metrics must show this token; needed beyond loopback."),
     ] = None,
+    controller: Controllers = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Decide and write down what would be bound, moved and resized; do none of it."),
+    ] = False,
+    measure: Measure = False,
     journal: Annotated[
         Path | None,
         typer.Option("--journal", help="Append all that happens to this file, one JSON object a line."),
@@ -107,6 +116,9 @@ def run(
             "--token-file": token_file,
             "--lease-name": lease_name,
             "--journal": journal,
+            "--controller": controller,
+            "--dry-run": dry_run or None,
+            "--measure-cpu": measure or None,
         }
         _refuse(served, "does not go with --shadow, which serves nothing, takes no Lease and changes nothing")
     else:
@@ -126,6 +138,9 @@ def run(
         server=ServerSettings(host=host, port=port, certificate=tls_cert, key=tls_key),
         token_file=token_file,
         journal=journal,
+        controllers=tuple(controller or ()),
+        dry_run=dry_run,
+        measure=measure,
         log_in_full=log_level == "debug",
     )
     try:

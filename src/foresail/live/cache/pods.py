@@ -52,6 +52,13 @@ _MOST_SPECS = 1 << 14
 _encode = msgspec.json.Encoder().encode
 
 
+class Owner(NamedTuple):
+    """Who made a pod, in its namespace, and makes another when it is gone."""
+
+    kind: str
+    name: str
+
+
 @dataclass(slots=True)
 class CachedPod:
     """What is known of a pod, whoever placed it. Two are equal if nothing that anyone looks at differs."""
@@ -83,6 +90,8 @@ class CachedPod:
     gang: GangName | None = None
     gang_limits: Limits = NO_LIMITS
     """What the pod itself says of its gang."""
+    owner: Owner | None = None
+    """Its controller; None for a pod that nobody would make again."""
     unreadable: str = ""
     """What of it cannot be read; such a pod is not placed, but counts where it stands. Empty if all can be read."""
     version: str = field(default="", compare=False)
@@ -161,6 +170,7 @@ class PodReader:
             started_s=started_s,
             gang=gang,
             gang_limits=limits,
+            owner=_owner(metadata.get("ownerReferences")),
             unreadable=parts.why,
             version=version,
         )
@@ -254,6 +264,14 @@ def _strings(value: Mapping[str, Any], place: str, parts: Lenient) -> dict[str, 
 
 def _priority(spec: Mapping[str, Any]) -> int:
     return whole_number(spec.get("priority") or 0, "spec.priority", least=-(2**31))
+
+
+def _owner(references: object) -> Owner | None:
+    """The controller among a pod's owners."""
+    for one in references if isinstance(references, list) else ():
+        if isinstance(one, Mapping) and one.get("controller") is True:
+            return Owner(*(_word(one.get(name)) for name in ("kind", "name")))
+    return None
 
 
 def _plain_limits(annotations: Mapping[str, str]) -> Limits:

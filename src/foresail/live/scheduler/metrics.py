@@ -61,6 +61,9 @@ class Metrics:
         self.events = gauge("events", "Events by what became of them.", ["outcome"])
         self.reloads = counter("profile_reloads", "Profiles loaded anew while running.", ["result"])
         self.leader = gauge("leader_election_master_status", "1 while this process is the one that places pods.")
+        self.controller_failures = counter(
+            "controller_failures", "Turns of controllers that came to nothing: it raised, or answered with nonsense."
+        )
         self.mended = counter(
             "queue_mended_pods", "Waiting pods that had dropped out of the queue and were put back; always 0."
         )

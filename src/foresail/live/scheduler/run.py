@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from foresail.controllers import load_controllers
 from foresail.core.backoff import Backoff
 from foresail.core.clock import Clock
+from foresail.core.control import Controller
 from foresail.core.profile import Profile
 from foresail.kube.api.client import Client
 from foresail.kube.api.connect import find_connection
@@ -20,7 +22,7 @@ from foresail.live.reports import JournalFile, logged
 from foresail.live.scheduler.learning import Lessons, warm_up
 from foresail.live.scheduler.reload import Reloader
 from foresail.live.scheduler.scheduler import LiveScheduler
-from foresail.live.serving.health import Health
+from foresail.live.serving.health import Health, token_in
 from foresail.live.serving.server import ServerSettings, check_metrics, check_tls_files
 from foresail.policies.kubernetes import FILTERS
 from foresail.policies.profiles.load import is_profile_file, load_profile, split_name
@@ -54,6 +56,12 @@ class RunSettings:
     """Who asks for metrics must show this token."""
     journal: Path | None = None
     """All that happens is written here, one JSON object a line."""
+    controllers: tuple[str, ...] = ()
+    """What changes while pods run: `NAME` or `NAME:key=value,…`, in the order of their turns."""
+    dry_run: bool = False
+    """Whether decisions and actions are noted and not carried out; no Lease is taken then."""
+    measure: bool = False
+    """Whether the CPU that pods use is read from kubelets, for controllers."""
     log_in_full: bool = False
     """Whether what happens to every pod is logged, not only what is out of the ordinary."""
 
@@ -72,7 +80,16 @@ def lessons_for(cache: Cache, settings: RunSettings) -> Lessons:
 class SchedulerProgram(Program):
     """Decides about the pods that name our scheduler, and binds them while it leads."""
 
-    def __init__(self, settings: RunSettings, api: Client, *, announce: Announce, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: RunSettings,
+        api: Client,
+        *,
+        announce: Announce,
+        clock: Clock | None = None,
+        controllers: Mapping[str, Controller] | None = None,
+    ) -> None:
+        """`controllers` are objects of the caller's, beside those that the settings name."""
         self.settings = settings
         self._file = None if settings.journal is None else JournalFile(settings.journal)
         self.live = LiveScheduler(
@@ -81,26 +98,42 @@ class SchedulerProgram(Program):
             scheduler_name=settings.scheduler_name,
             backoff=settings.backoff,
             clock=clock,
-            reports=[logged(in_full=settings.log_in_full), *([] if self._file is None else [self._file])],
+            reports=[
+                logged(in_full=settings.log_in_full or settings.dry_run),
+                *([] if self._file is None else [self._file]),
+            ],
+            controllers=load_controllers(settings.controllers) | dict(controllers or {}),
+            dry_run=settings.dry_run,
+            measure=settings.measure,
         )
         super().__init__(
             api,
             self.live.cache,
             announce=announce,
             server=settings.server,
-            lease=settings.lease if settings.leader_elect else None,
+            lease=settings.lease if settings.leader_elect and not settings.dry_run else None,
         )
         self.live.cluster.may_bind = self.may_act
+        self.live.steering.may_act = self.may_act
         self.lessons = lessons_for(self.live.cache, settings)
         self.reloader = self._reloader()
 
     def parts(self) -> Sequence[Part]:
-        live, cluster, reloader = self.live, self.live.cluster, self.reloader
+        live, cluster, reloader, kubelets = self.live, self.live.cluster, self.reloader, self.live.kubelets
         return [
             Part("decisions", live.run, alive=lambda: live.broke),
             Part("policy", ready=lambda: cluster.policy_error),
             Part("teach", lambda: self.lessons.repeat(lambda: live.core.profile)),
             *([] if reloader is None else [Part("profile", reloader.run, ready=lambda: reloader.problem)]),
+            Part("controllers", ready=lambda: live.steering.problem),
+            *([] if kubelets is None else [Part("telemetry", kubelets.run, ready=lambda: kubelets.problem)]),
+            *([] if self.settings.dry_run else self._writers()),
+        ]
+
+    def _writers(self) -> Sequence[Part]:
+        """What writes to the cluster."""
+        live, cluster = self.live, self.live.cluster
+        return [
             Part("binds", ready=lambda: cluster.bind_error),
             Part("conditions", cluster.conditions.run, ready=lambda: cluster.conditions.failure),
             Part("events", live.events.run, ready=lambda: live.events.failure),
@@ -122,15 +155,18 @@ class SchedulerProgram(Program):
 
     def lead(self, *, leads: bool) -> None:
         if leads != self.live.leads:
-            self.announce("places pods now" if leads else "places no pods any more")
+            places = "decides now, and does nothing of it (dry run)" if self.settings.dry_run else "places pods now"
+            self.announce(places if leads else "places no pods any more")
         self.live.lead(leads=leads)
 
     async def finish(self) -> None:
-        if self.live.cluster.binding:
-            await asyncio.wait(self.live.cluster.binding.values(), timeout=_FINISH_BINDS_S)
+        begun = [*self.live.cluster.binding.values(), *self.live.steering.under_way.values()]
+        if begun:
+            await asyncio.wait(begun, timeout=_FINISH_BINDS_S)
 
     async def flush(self) -> None:
-        await self.live.events.drain(_FINISH_EVENTS_S)
+        if not self.settings.dry_run:
+            await self.live.events.drain(_FINISH_EVENTS_S)
         if self._file is not None:
             self._file.close()
 
@@ -152,11 +188,6 @@ class SchedulerProgram(Program):
         self.live.core.profile = profile
         self.live.cluster.policy_error = ""
         self.live.cache.guess_by(profile.devices)
-
-
-def token_in(path: Path | None) -> Callable[[], str] | None:
-    """Reads the token each time it is asked for, since files of Secrets change; None where none is needed."""
-    return None if path is None else lambda: path.read_text(encoding="utf-8").strip()
 
 
 async def run_scheduler(settings: RunSettings, *, announce: Announce) -> None:

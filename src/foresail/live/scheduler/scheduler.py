@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable, Mapping
 
 from foresail.core.backoff import Backoff
 from foresail.core.clock import Clock, WallClock
+from foresail.core.control import Controller
 from foresail.core.decide import decide
 from foresail.core.journal import Journal, What
 from foresail.core.journal import Listener as JournalListener
@@ -24,10 +25,13 @@ from foresail.kube.api.client import Client
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
+from foresail.live.control.steering import Steering
 from foresail.live.events import Events
 from foresail.live.reports import EventReport, counted
 from foresail.live.scheduler.cluster import LiveCluster
+from foresail.live.scheduler.dry_run import DryCluster
 from foresail.live.scheduler.metrics import SCHEDULED, UNSCHEDULABLE, Metrics
+from foresail.live.telemetry.kubelet import KubeletCpu
 from foresail.logs import get_logger
 
 _SLICE_S = 0.004
@@ -49,25 +53,45 @@ class LiveScheduler(Listener):
         backoff: Backoff | None = None,
         clock: Clock | None = None,
         reports: Iterable[JournalListener] = (),
+        controllers: Mapping[str, Controller] | None = None,
+        dry_run: bool = False,
+        measure: bool = False,
     ) -> None:
-        """`reports` listen to the journal, beside those that write Events and count."""
+        """`reports` listen to the journal, beside those that write Events and count. In a `dry_run` nothing is written
+        to the cluster. `measure`: controllers see the CPU that pods use, by their kubelets' word.
+        """
         backoff = backoff or Backoff()
         self._scheduler_name = scheduler_name
         self.metrics = Metrics(scheduler_name)
         self.cache = Cache(self, scheduler_name=scheduler_name, devices=profile.devices)
         self._clock = clock or WallClock()
         self.events = Events(api)
-        self.journal = Journal(self._clock, EventReport(self.cache, self.events), counted(self.metrics), *reports)
+        events = [] if dry_run else [EventReport(self.cache, self.events)]
+        self.journal = Journal(self._clock, *events, counted(self.metrics), *reports)
         """What happens here, for whoever wants to know."""
         self.queue = Queue(self._clock, backoff=backoff, roll_call=RollCall(self._clock))
         self.lives = Lives()
         """Where each pod of ours is, from when it can be placed until it has left its node."""
-        self.cluster = LiveCluster(
+        self.cluster = (DryCluster if dry_run else LiveCluster)(
             api, self.cache, self.lives, self.journal, self.metrics, changed=self._changed, backoff=backoff
         )
         preemption = self.cluster.preemption
         self.core = Scheduler(self.cluster, profile, self.queue, decide=self._decide, preemption=preemption)
         self.cluster.scheduler = self.core
+        self.kubelets = KubeletCpu(api, self.cache, self._clock, scheduler_name) if measure else None
+        self.steering = Steering(
+            controllers or {},
+            api,
+            self.cache,
+            self._clock,
+            self.journal,
+            scheduler_name=scheduler_name,
+            scheduler=self.core,
+            lives=self.lives,
+            telemetry=self.kubelets,
+            dry_run=dry_run,
+            failed=self.metrics.controller_failures.inc,
+        )
         self.leads = False
         self.broke = ""
         """What the last turn broke on, if it was no policy's fault; empty once a turn went well."""
@@ -164,6 +188,8 @@ class LiveScheduler(Listener):
     async def run(self) -> None:
         """Decide for ever; cancel it to stop. Call once the cache knows the cluster."""
         while True:
+            if self.leads:
+                self.steering.run_due()
             if self.leads and self._work():
                 await asyncio.sleep(0)
                 continue
@@ -199,9 +225,8 @@ class LiveScheduler(Listener):
 
     def _idle_s(self) -> float:
         now_s = self._clock.now()
-        return max(
-            0.0, min(self.core.next_time_s() if self.leads else self._mend_s, self._flush_s, self._mend_s) - now_s
-        )
+        due_s = min(self.core.next_time_s(), self.steering.next_time_s()) if self.leads else self._mend_s
+        return max(0.0, min(due_s, self._flush_s, self._mend_s) - now_s)
 
     def _look_after(self) -> None:
         if self.leads:

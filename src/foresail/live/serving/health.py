@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 Check = Callable[[], str]
@@ -14,6 +15,11 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 _TEXT = b"text/plain; charset=utf-8"
 _PROMETHEUS = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+def token_in(path: Path | None) -> Callable[[], str] | None:
+    """Reads the token each time it is asked for, since files of Secrets change; None where none is needed."""
+    return None if path is None else lambda: path.read_text(encoding="utf-8").strip()
 
 
 class Health:

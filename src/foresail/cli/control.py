@@ -1,0 +1,103 @@
+"""`foresail control`: controllers on a real cluster, beside any scheduler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foresail.cli.which_cluster import Context, Kubeconfig
+
+Controllers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--controller",
+        metavar="NAME[:key=value,…]",
+        help="Let this controller change pods while they run; may be given several times. (foresail controllers)",
+        show_default=False,
+    ),
+]
+Measure = Annotated[
+    bool,
+    typer.Option(
+        "--measure-cpu",
+        help="Let controllers see the CPU that pods use; needs the right to get nodes/proxy.",
+    ),
+]
+
+EPILOG = """
+Examples:
+
+  foresail control equal-shares --dry-run
+
+  foresail control equal-shares:every_s=30 --scheduler-name default-scheduler --journal journal.jsonl
+"""
+
+
+def control(
+    controllers: Annotated[
+        list[str], typer.Argument(metavar="NAME[:key=value,…]...", help="Controllers, in the order of their turns.")
+    ],
+    scheduler_name: Annotated[
+        str, typer.Option("--scheduler-name", help="Look after pods with this spec.schedulerName, and no others.")
+    ] = "foresail",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write down what would be moved and resized; do none of it.")
+    ] = False,
+    measure: Measure = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    leader_elect: Annotated[
+        bool,
+        typer.Option("--leader-elect/--no-leader-elect", help="Take a Lease first, so that several replicas are safe."),
+    ] = True,
+    lease_namespace: Annotated[str, typer.Option("--lease-namespace", help="Where the Lease stands.")] = "kube-system",
+    lease_name: Annotated[str, typer.Option("--lease-name", help="Name of the Lease.")] = "foresail-control",
+    address: Annotated[
+        str, typer.Option("--address", help="Where /healthz, /readyz and /metrics are served; port 0 for any free one.")
+    ] = "127.0.0.1:10360",
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="PEM file; needed beyond loopback.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="PEM file of the certificate's key.")] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", help="Who reads /metrics must show this token; needed beyond loopback."),
+    ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option("--journal", help="Append all that happens to this file, one JSON object a line."),
+    ] = None,
+    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Let controllers change running pods on a real cluster, beside the scheduler that places them.
+
+    They see and change the pods of one scheduler name. SIGTERM and Ctrl-C finish what is under way and give the Lease
+    back.
+    """
+    import uvloop
+
+    from foresail.kube.api.lease import LeaderSettings
+    from foresail.live.control.program import ControlSettings, run_control
+    from foresail.live.serving.server import ServerSettings, parse_address
+    from foresail.logs import configure
+
+    configure(log_level)
+    host, port = parse_address(address)
+    settings = ControlSettings(
+        controllers=tuple(controllers),
+        scheduler_name=scheduler_name,
+        kubeconfig=kubeconfig,
+        context=context,
+        leader_elect=leader_elect,
+        lease=LeaderSettings(namespace=lease_namespace, name=lease_name),
+        dry_run=dry_run,
+        measure=measure,
+        server=ServerSettings(host=host, port=port, certificate=tls_cert, key=tls_key),
+        token_file=token_file,
+        journal=journal,
+    )
+    try:
+        uvloop.run(run_control(settings, announce=lambda what: typer.echo(what, err=True)))
+    except KeyboardInterrupt:
+        # Once it works, it ends in order by itself.
+        raise KeyboardInterrupt("interrupted before it had started; nothing was changed") from None

@@ -1,0 +1,151 @@
+"""`foresail control`: the program that gives controllers their turns beside any scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from foresail.controllers import load_controllers
+from foresail.core.clock import Clock, WallClock
+from foresail.core.control import Controller
+from foresail.core.journal import Journal
+from foresail.kube.api.client import Client
+from foresail.kube.api.connect import find_connection
+from foresail.kube.api.lease import LeaderSettings
+from foresail.live.cache.cache import Cache
+from foresail.live.control.steering import Steering
+from foresail.live.events import Events
+from foresail.live.program import Announce, Part, Program, connected, run_until_signal
+from foresail.live.reports import EventReport, JournalFile, counted, logged
+from foresail.live.scheduler.metrics import Metrics
+from foresail.live.serving.health import Health, token_in
+from foresail.live.serving.server import ServerSettings, check_metrics, check_tls_files
+from foresail.live.telemetry.kubelet import KubeletCpu
+from foresail.policies.plain.devices import LeastSufficient
+
+_FINISH_S = 20.0
+_FINISH_EVENTS_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    """How controllers run beside a scheduler."""
+
+    controllers: tuple[str, ...]
+    """`NAME` or `NAME:key=value,…`, in the order of their turns."""
+    scheduler_name: str = "foresail"
+    """Pods with this `spec.schedulerName` are seen and changed, no others."""
+    kubeconfig: Path | None = None
+    context: str | None = None
+    leader_elect: bool = True
+    lease: LeaderSettings = field(default_factory=lambda: LeaderSettings(name="foresail-control"))
+    dry_run: bool = False
+    """Whether actions are noted and not carried out."""
+    measure: bool = False
+    """Whether the CPU that pods use is read from kubelets."""
+    server: ServerSettings = field(default_factory=ServerSettings)
+    token_file: Path | None = None
+    """Who asks for metrics must show this token."""
+    journal: Path | None = None
+    """All that happens is written here, one JSON object a line."""
+
+
+class ControlProgram(Program):
+    """Watches, looks and acts; places nobody, so no room can be held from here."""
+
+    def __init__(
+        self,
+        settings: ControlSettings,
+        api: Client,
+        *,
+        announce: Announce,
+        clock: Clock | None = None,
+        controllers: Mapping[str, Controller] | None = None,
+    ) -> None:
+        """`controllers` are objects of the caller's, beside those that the settings name."""
+        self.settings = settings
+        self.metrics = Metrics(settings.scheduler_name)
+        self.events = Events(api)
+        self._clock = clock or WallClock()
+        self._file = None if settings.journal is None else JournalFile(settings.journal)
+        cache = Cache(scheduler_name=None, devices=LeastSufficient())
+        self.journal = Journal(
+            self._clock,
+            *([] if settings.dry_run else [EventReport(cache, self.events)]),
+            counted(self.metrics),
+            logged(),
+            *([] if self._file is None else [self._file]),
+        )
+        self._kubelets = KubeletCpu(api, cache, self._clock, settings.scheduler_name) if settings.measure else None
+        self.steering = Steering(
+            load_controllers(settings.controllers) | dict(controllers or {}),
+            api,
+            cache,
+            self._clock,
+            self.journal,
+            scheduler_name=settings.scheduler_name,
+            telemetry=self._kubelets,
+            dry_run=settings.dry_run,
+            failed=self.metrics.controller_failures.inc,
+        )
+        self.steering.may_act = self.may_act
+        self.leads = False
+        self._lead_changed = asyncio.Event()
+        lease = settings.lease if settings.leader_elect and not settings.dry_run else None
+        super().__init__(api, cache, announce=announce, server=settings.server, lease=lease)
+
+    def parts(self) -> Sequence[Part]:
+        kubelets, events = self._kubelets, self.events
+        return [
+            Part("controllers", self._give_turns, ready=lambda: self.steering.problem),
+            *([] if self.settings.dry_run else [Part("events", events.run, ready=lambda: events.failure)]),
+            *([] if kubelets is None else [Part("telemetry", kubelets.run, ready=lambda: kubelets.problem)]),
+        ]
+
+    def app(self) -> Health:
+        return Health(
+            alive=self.alive(),
+            ready=self.ready(),
+            metrics=self.metrics.text,
+            token=token_in(self.settings.token_file),
+        )
+
+    def lead(self, *, leads: bool) -> None:
+        if leads != self.leads:
+            acts = "decides now, and does nothing of it (dry run)" if self.settings.dry_run else "acts now"
+            self.announce(acts if leads else "acts no more")
+        self.leads = leads
+        self.metrics.leader.set(leads)
+        self._lead_changed.set()
+
+    async def _give_turns(self) -> None:
+        while True:
+            if self.leads:
+                self.steering.run_due()
+            self._lead_changed.clear()
+            wait_s = self.steering.next_time_s() - self._clock.now() if self.leads else None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if wait_s is None or wait_s == float("inf") else max(0.0, wait_s)):
+                    await self._lead_changed.wait()
+
+    async def finish(self) -> None:
+        if self.steering.under_way:
+            await asyncio.wait(self.steering.under_way.values(), timeout=_FINISH_S)
+
+    async def flush(self) -> None:
+        if not self.settings.dry_run:
+            await self.events.drain(_FINISH_EVENTS_S)
+        if self._file is not None:
+            self._file.close()
+
+
+async def run_control(settings: ControlSettings, *, announce: Announce) -> None:
+    """Give controllers their turns until SIGINT or SIGTERM."""
+    check_metrics(settings.server, settings.token_file)
+    check_tls_files(settings.server)
+    async with await connected(find_connection(settings.kubeconfig, settings.context), announce) as api:
+        await run_until_signal(ControlProgram(settings, api, announce=announce))
+        announce("stopped")
