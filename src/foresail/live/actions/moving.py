@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import ApiError, ClusterError, Conflict, NotFound
-from foresail.live.actions.binding import ATTEMPTS, may_pass, pause_s
+from foresail.kube.api.retries import ATTEMPTS, may_pass, pause_s
 from foresail.live.cache.pods import CachedPod
 
 _INDEX = "batch.kubernetes.io/job-completion-index"

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import ClusterError, Conflict, NotFound
+from foresail.kube.api.retries import ATTEMPTS, may_pass, pause_s
 from foresail.kube.objects.quantity import QuantityError, milli
-from foresail.live.actions.binding import ATTEMPTS, may_pass, pause_s
 from foresail.live.cache.pods import CachedPod
 
 _LOOK_EVERY_S = 1.0
