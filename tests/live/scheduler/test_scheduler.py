@@ -54,9 +54,11 @@ class LoopClock:
 
 
 @asynccontextmanager
-async def deciding(server: Any, told: Server, *nodes: Object) -> AsyncIterator[LiveScheduler]:
+async def deciding(
+    server: Any, told: Server, *nodes: Object, policy: str = "kubernetes"
+) -> AsyncIterator[LiveScheduler]:
     async with server(told) as api:
-        live = told.live = LiveScheduler(api, profile_for("kubernetes"), backoff=Backoff(1.0, 1.0), clock=LoopClock())
+        live = told.live = LiveScheduler(api, profile_for(policy), backoff=Backoff(1.0, 1.0), clock=LoopClock())
         live.leads = True
         live.cache.handler("Node").replace(list(nodes))
         task = asyncio.create_task(live.run())

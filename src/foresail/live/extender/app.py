@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -102,8 +103,8 @@ class ExtenderApp:
         self._wait_for_node_s = wait_for_node_s
         self._prefix = prefix.rstrip("/")
         self._answers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
-            "filter": self._filter,
-            "choose": self._choose,
+            "filter": partial(self._answer_filter, "filter", answer=extender.filter),
+            "choose": partial(self._answer_filter, "choose", answer=extender.choose, at_once=extender.choose_at_once),
             "prioritize": self._prioritize,
             "preempt": self._preempt,
         }
@@ -147,16 +148,11 @@ class ExtenderApp:
 
     # --- verbs -------------------------------------------------------------------------------------------------------
 
-    async def _filter(self, body: bytes) -> bytes:
-        return await self._answer_filter("filter", body, self._extender.filter)
-
-    async def _choose(self, body: bytes) -> bytes:
-        return await self._answer_filter("choose", body, self._extender.choose, self._extender.choose_at_once)
-
     async def _answer_filter(
         self,
         verb: str,
         body: bytes,
+        *,
         answer: Callable[[Asked], bytes],
         at_once: Callable[[Asked], bytes | None] = lambda _: None,
     ) -> bytes:

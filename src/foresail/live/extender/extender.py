@@ -122,7 +122,8 @@ class Extender:
 
     def filter(self, asked: Asked) -> bytes:
         """The nodes that pass the profile's filters, and why the others do not."""
-        pod, rows, verdict = self._judge(asked)
+        rows, pod = self._rows(asked), self._asked_again(asked)
+        verdict = self._judge(pod, asked, rows, self._decision(pod))
         if not verdict.any() and not asked.has_nodes:
             if len(rows) == 1:
                 self._assume(pod, int(rows[0]))
@@ -134,8 +135,10 @@ class Extender:
 
     def choose(self, asked: Asked) -> bytes:
         """The answer to a filter request by the one node that is best, which kube-scheduler then takes unscored."""
-        pod, rows, verdict = self._judge(asked)
-        outcome = self._decision(pod).best_of(rows[rows >= 0])
+        rows, pod = self._rows(asked), self._asked_again(asked)
+        decision = self._decision(pod)
+        verdict = self._judge(pod, asked, rows, decision)
+        outcome = decision.best_of(rows[rows >= 0])
         if isinstance(outcome, NoFit):
             return protocol.filter_answer(asked, [], self._refusals(pod, asked, rows, verdict))
         return self._chosen(pod, asked, outcome.row)
@@ -237,15 +240,13 @@ class Extender:
         self._release_late()
         return pod
 
-    def _judge(self, asked: Asked) -> tuple[Pod, Rows, Verdicts]:
-        """The pod of a filter request, and of the nodes that are asked about the rows and the verdicts."""
-        rows = self._rows(asked)
-        pod = self._asked_again(asked)
-        verdict = self._decision(pod).verdict
+    def _judge(self, pod: Pod, asked: Asked, rows: Rows, decision: Decision) -> Verdicts:
+        """The verdicts about the nodes of a filter request."""
+        verdict = decision.verdict
         self._look_for_samples(pod, len(rows))
         if self.settings.tells:
             self._tell(pod, asked.names, verdict)
-        return pod, rows, _at(rows, verdict)
+        return _at(rows, verdict)
 
     def _look_for_samples(self, pod: Pod, sent: int) -> None:
         count = self._cluster.table.count
