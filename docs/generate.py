@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import MISSING
 from pathlib import Path
 
 # Before typer is loaded: it asks for its width once, and a reference must not depend on whose terminal printed it.
@@ -21,11 +22,19 @@ import typer  # noqa: E402 - see above
 from typer.testing import CliRunner  # noqa: E402 - see above
 
 from foresail.cli.main import app  # noqa: E402 - see above
+from foresail.experiments.experiment import Experiment  # noqa: E402 - see above
 from foresail.results.metrics import FULL_LOAD, LOAD_STEMS, at_load, metrics  # noqa: E402 - see above
 from foresail.results.tables import TableSpec, table_named, tables  # noqa: E402 - see above
+from foresail.settings import Described, described  # noqa: E402 - see above
+from foresail.sim.protocols.clock_settings import ClockSettings  # noqa: E402 - see above
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTLY_PRINTED = (ROOT / "docs/reference/results.md", ROOT / "docs/reference/experiments.md")
+SETTINGS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "settings of an experiment": (Experiment, ("traces", "clock")),
+    "settings of protocol clock": (ClockSettings, ()),
+}
+"""Tables of settings that pages ask for, with the keys that they tell of themselves."""
 CLI_INTRODUCTION = """\
 # Command line
 
@@ -80,6 +89,8 @@ def _printed(what: str) -> str:
         return _files()
     if what == "metrics":
         return _metrics()
+    if what in SETTINGS:
+        return _settings(*SETTINGS[what])
     if what.startswith("columns of "):
         return _columns(table_named(what.removeprefix("columns of ")))
     raise SystemExit(f'a page asks for "{what}" to be printed, which nobody can')
@@ -98,6 +109,25 @@ def _columns(table: TableSpec) -> str:
         meaning = f"*optional*: {column.meaning}" if column.optional else column.meaning
         lines.append(f"| `{column.name}` | {column.unit} | {meaning} |".replace("|  |", "| |"))
     return "\n".join(lines) + "\n"
+
+
+def _settings(kind: type, without: tuple[str, ...]) -> str:
+    lines = ["| key | option | default | meaning |", "|---|---|---|---|"]
+    for one in described(kind):
+        if one.key not in without and not one.is_group:
+            option = "" if one.look.without_option else f"`{one.option}`{' sets it false' if one.look.negates else ''}"
+            lines.append(f"| `{one.key}` | {option} | {_default(one)} | {one.meaning} |".replace("|  |", "| |"))
+    return "\n".join(lines) + "\n"
+
+
+def _default(one: Described) -> str:
+    if one.default is MISSING:
+        return "needed"
+    if one.default in (None, "", ()) or one.look.write is not None:
+        return f"`{list(one.default)}`" if one.key == "seeds" else ""
+    if isinstance(one.default, bool):
+        return str(one.default).lower()
+    return f"{one.default:g}" if isinstance(one.default, float) else f'`"{one.default}"`'
 
 
 def _metrics() -> str:

@@ -5,6 +5,7 @@ import pytest
 
 from foresail.errors import ForesailError, InputError, OptionError
 from foresail.experiments.experiment import parse_seeds
+from foresail.experiments.plan import plan_of
 from foresail.sim.protocols.clock_settings import ClockSettings
 
 
@@ -16,7 +17,7 @@ def test_requests_go_by_trace_then_policy_then_seed(experiment, traces):
 
 
 def test_a_plan_knows_names_folders_and_hashes(experiment):
-    plan = experiment(policies=["fgd", "power:100 + fgd:900", "dot-product(norm=pod)"], seeds=[7]).plan()
+    plan = plan_of(experiment(policies=["fgd", "power:100 + fgd:900", "dot-product(norm=pod)"], seeds=[7]))
     assert plan.policies == ("fgd", "power:100+fgd:900", "dot-product(norm=pod)")
     assert plan.baseline == "fgd"
     assert [str(run.folder) for run in plan.runs] == [
@@ -33,7 +34,7 @@ def test_names_that_would_share_a_folder_get_a_hash(experiment, tmp_path):
     for number, name in enumerate(("a b", "a:b")):
         policies.append(str(tmp_path / f"{number}.toml"))
         Path(policies[-1]).write_text(f'name = "{name}"\n[[scores]]\npolicy = "fgd"\n')
-    folders = [run.folder.parent.name for run in experiment(policies=policies, seeds=[1]).plan().runs]
+    folders = [run.folder.parent.name for run in plan_of(experiment(policies=policies, seeds=[1])).runs]
     hashes = [hashlib.sha256(name.encode()).hexdigest()[:8] for name in ("a b", "a:b")]
     assert folders == ["best-fit", f"a-b-{hashes[0]}", f"a-b-{hashes[1]}"]
 
@@ -41,7 +42,7 @@ def test_names_that_would_share_a_folder_get_a_hash(experiment, tmp_path):
 def test_a_profile_in_toml_is_hashed_and_goes_by_its_name(experiment, tmp_path):
     profile = tmp_path / "mine.toml"
     profile.write_text('name = "FGD"\n[[scores]]\npolicy = "fgd"\n')
-    plan = experiment(policies=["fgd", str(profile)], seeds=[1], baseline=str(profile)).plan()
+    plan = plan_of(experiment(policies=["fgd", str(profile)], seeds=[1], baseline=str(profile)))
     assert plan.policies == ("fgd", "FGD")
     assert plan.baseline == "FGD"
     assert str(profile) in plan.runs[1].manifest["inputs"]
@@ -73,7 +74,7 @@ def test_a_profile_in_toml_is_hashed_and_goes_by_its_name(experiment, tmp_path):
 )
 def test_mistakes_show_before_anything_runs(experiment, changes, said):
     with pytest.raises(ForesailError) as refused:
-        experiment(**changes).plan()
+        plan_of(experiment(**changes))
     assert said in str(refused.value)
 
 
@@ -90,7 +91,7 @@ def test_a_trace_without_gpus_names_its_file(experiment, traces, tmp_path):
     wanted = experiment()
     object.__setattr__(wanted, "traces", (type(files)("cpu", files.nodes, str(pods)),))
     with pytest.raises(InputError) as refused:
-        wanted.plan()
+        plan_of(wanted)
     assert str(refused.value).startswith(f"{pods}: no pod asks for a GPU")
 
 

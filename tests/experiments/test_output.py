@@ -7,6 +7,7 @@ from rich.console import Console
 
 from foresail.experiments.executors import InProcess
 from foresail.experiments.output import comparison_tables, write_comparison
+from foresail.experiments.plan import plan_of
 from foresail.experiments.run import run
 from foresail.experiments.runner import carry_out_plan
 
@@ -16,7 +17,7 @@ def compared(tmp_path):
     """Carry out an experiment and write its comparison; returns the plan and the rows."""
 
     def go(wanted):
-        plan = wanted.plan()
+        plan = plan_of(wanted)
         return plan, write_comparison(plan, tmp_path, carry_out_plan(plan, tmp_path, InProcess()))
 
     return go

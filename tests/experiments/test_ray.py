@@ -10,6 +10,7 @@ import pytest
 
 from foresail.errors import OptionError
 from foresail.experiments.executors import InProcess, executor_for, import_ray
+from foresail.experiments.plan import plan_of
 from foresail.experiments.runner import carry_out_plan
 
 pytestmark = [
@@ -24,7 +25,7 @@ pytestmark = [
 def test_ray_writes_the_same_bytes_and_is_shut_down(experiment, traces, tmp_path, tree):
     profile = tmp_path / "mine.toml"
     profile.write_text('name = "mine"\n[[scores]]\npolicy = "best-fit"\n')
-    plan = experiment(policies=["fgd", str(profile)]).plan()
+    plan = plan_of(experiment(policies=["fgd", str(profile)]))
     carry_out_plan(plan, tmp_path / "here", InProcess())
     with executor_for("local", 2) as executor:
         assert import_ray().get_runtime_context().gcs_address.startswith("127.0.0.1:")
@@ -33,9 +34,9 @@ def test_ray_writes_the_same_bytes_and_is_shut_down(experiment, traces, tmp_path
         faults = tmp_path / "faults.csv"
         node = traces[0].read_text().splitlines()[1].split(",")[0]
         faults.write_text(f"time_s,node,event\n5,{node},fail\n50,{node},repair\n")
-        clock = experiment(protocol="clock", policies=["fgd"], faults=str(faults)).plan()
+        clock = plan_of(experiment(protocol="clock", policies=["fgd"], faults=str(faults)))
         carry_out_plan(clock, tmp_path / "clock-there", executor)
-        vanished = experiment(policies=[str(profile)], seeds=[1]).plan()
+        vanished = plan_of(experiment(policies=[str(profile)], seeds=[1]))
         profile.write_text('name = "other"\n[[scores]]\npolicy = "best-fit"\n')
         carried = carry_out_plan(vanished, tmp_path / "vanished", executor)
     assert not import_ray().is_initialized()

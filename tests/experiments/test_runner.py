@@ -6,6 +6,7 @@ import pytest
 
 from foresail.errors import ResultsError
 from foresail.experiments.executors import Done, Failed, InProcess, Processes, carry_out, executor_for
+from foresail.experiments.plan import plan_of
 from foresail.experiments.run import run
 from foresail.experiments.runner import carry_out_plan
 from foresail.experiments.store import manifest_extra
@@ -33,7 +34,7 @@ def history():
 
 def test_every_run_is_told_written_and_described(experiment, tmp_path, history, tree):
     told, on_run = history
-    plan = experiment().plan()
+    plan = plan_of(experiment())
     carried = carry_out_plan(plan, tmp_path / "out", InProcess(), on_run=on_run)
     assert told == [(policy, seed, "finished") for policy in ("fgd", "best-fit") for seed in (42, 43)]
     assert (carried.kept, len(carried.finished), carried.failed) == ([], 4, [])
@@ -46,7 +47,7 @@ def test_every_run_is_told_written_and_described(experiment, tmp_path, history, 
 
 
 def test_a_run_is_the_one_that_simulate_writes(experiment, tmp_path, tree):
-    plan = experiment(policies=["fgd"], seeds=[42]).plan()
+    plan = plan_of(experiment(policies=["fgd"], seeds=[42]))
     carry_out_plan(plan, tmp_path / "out", InProcess())
     request = plan.runs[0].request
     write_run(tmp_path / "alone", run(request), manifest_extra=manifest_extra(request))
@@ -55,7 +56,7 @@ def test_a_run_is_the_one_that_simulate_writes(experiment, tmp_path, tree):
 
 @pytest.mark.parametrize("protocol", ["openb", "clock"])
 def test_processes_write_the_same_bytes(experiment, tmp_path, protocol, tree):
-    plan = experiment(protocol=protocol).plan()
+    plan = plan_of(experiment(protocol=protocol))
     carry_out_plan(plan, tmp_path / "one", InProcess())
     carry_out_plan(plan, tmp_path / "two", Processes(2))
     assert tree(tmp_path / "one") == tree(tmp_path / "two")
@@ -64,8 +65,8 @@ def test_processes_write_the_same_bytes(experiment, tmp_path, protocol, tree):
 
 def test_finished_runs_are_kept(experiment, tmp_path, history):
     told, on_run = history
-    carry_out_plan(experiment(seeds=[42]).plan(), tmp_path, InProcess())
-    more = experiment(seeds=[42, 43], policies=["fgd", "best-fit", "simon"]).plan()
+    carry_out_plan(plan_of(experiment(seeds=[42])), tmp_path, InProcess())
+    more = plan_of(experiment(seeds=[42, 43], policies=["fgd", "best-fit", "simon"]))
     carry_out_plan(more, tmp_path, InProcess(), on_run=on_run)
     assert told == [
         ("fgd", 42, "kept"),
@@ -81,16 +82,16 @@ def test_finished_runs_are_kept(experiment, tmp_path, history):
 
 def test_overwrite_runs_everything_again(experiment, tmp_path, history):
     told, on_run = history
-    plan = experiment(policies=["fgd"], seeds=[42]).plan()
+    plan = plan_of(experiment(policies=["fgd"], seeds=[42]))
     carry_out_plan(plan, tmp_path, InProcess())
     carry_out_plan(plan, tmp_path, InProcess(), overwrite=True, on_run=on_run)
     assert told == [("fgd", 42, "finished")]
 
 
 def test_a_run_of_another_request_is_refused_and_replaced_only_if_asked(experiment, tmp_path, tree):
-    carry_out_plan(experiment(policies=["fgd"], load=1.1).plan(), tmp_path, InProcess())
+    carry_out_plan(plan_of(experiment(policies=["fgd"], load=1.1)), tmp_path, InProcess())
     before = tree(tmp_path)
-    other = experiment(policies=["best-fit", "fgd"], load=1.2).plan()
+    other = plan_of(experiment(policies=["best-fit", "fgd"], load=1.2))
     with pytest.raises(ResultsError) as refused:
         carry_out_plan(other, tmp_path, Never())
     assert str(refused.value) == (
@@ -103,7 +104,7 @@ def test_a_run_of_another_request_is_refused_and_replaced_only_if_asked(experime
 
 
 def test_a_run_of_other_inputs_or_another_version_is_refused(experiment, tmp_path):
-    plan = experiment(policies=["fgd"], seeds=[42]).plan()
+    plan = plan_of(experiment(policies=["fgd"], seeds=[42]))
     carry_out_plan(plan, tmp_path, InProcess())
     path = tmp_path / "runs" / plan.runs[0].folder / "manifest.json"
     whole = json.loads(path.read_bytes())
@@ -119,7 +120,7 @@ def test_a_run_of_other_inputs_or_another_version_is_refused(experiment, tmp_pat
 
 
 def test_a_damaged_run_is_refused(experiment, tmp_path):
-    plan = experiment(policies=["fgd"], seeds=[42]).plan()
+    plan = plan_of(experiment(policies=["fgd"], seeds=[42]))
     carry_out_plan(plan, tmp_path, InProcess())
     (tmp_path / "runs" / plan.runs[0].folder / "placements.csv").write_text("cut")
     with pytest.raises(ResultsError, match="changed since it was written"):
@@ -136,20 +137,20 @@ def test_a_folder_of_something_else_is_left_alone(experiment, tmp_path, there, t
         (out / "thesis.tex").write_text("mine")
     for overwrite in (False, True):
         with pytest.raises(ResultsError, match=r"name .*folder with --out"):
-            carry_out_plan(experiment().plan(), out, Never(), overwrite=overwrite)
+            carry_out_plan(plan_of(experiment()), out, Never(), overwrite=overwrite)
     assert list(tree(tmp_path).values()) == [b"mine"]
 
 
 def test_tables_of_an_earlier_comparison_do_not_outlive_it(experiment, tmp_path):
-    carry_out_plan(experiment(policies=["fgd"], seeds=[42]).plan(), tmp_path, InProcess())
+    carry_out_plan(plan_of(experiment(policies=["fgd"], seeds=[42])), tmp_path, InProcess())
     (tmp_path / "comparison.csv").write_text("old")
-    carry_out_plan(experiment(policies=["fgd"], seeds=[42, 43]).plan(), tmp_path, InProcess())
+    carry_out_plan(plan_of(experiment(policies=["fgd"], seeds=[42, 43])), tmp_path, InProcess())
     assert not (tmp_path / "comparison.csv").exists()
 
 
 def test_an_interrupt_keeps_finished_runs_and_the_next_call_goes_on(experiment, tmp_path, troubles, history, tree):
     told, on_run = history
-    plan = experiment(policies=["fgd", "troubled"]).plan()
+    plan = plan_of(experiment(policies=["fgd", "troubled"]))
     troubles.interrupt_at = 43
     with pytest.raises(KeyboardInterrupt):
         carry_out_plan(plan, tmp_path / "out", InProcess(), on_run=on_run)
@@ -169,7 +170,7 @@ def test_an_interrupt_keeps_finished_runs_and_the_next_call_goes_on(experiment, 
 
 
 def test_an_interrupt_while_processes_run_stops_them(experiment, tmp_path):
-    plan = experiment(seeds=range(20)).plan()
+    plan = plan_of(experiment(seeds=range(20)))
 
     def interrupt(_planned, _what):
         raise KeyboardInterrupt
@@ -183,7 +184,7 @@ def test_an_interrupt_while_processes_run_stops_them(experiment, tmp_path):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_failing_run_does_not_lose_the_others(experiment, tmp_path, troubles, count):
-    plan = experiment(policies=["troubled", "fgd"], seeds=[1, 666, 3]).plan()
+    plan = plan_of(experiment(policies=["troubled", "fgd"], seeds=[1, 666, 3]))
     with executor_for(None, count) as executor:
         carried = carry_out_plan(plan, tmp_path / "out", executor)
     assert len(carried.finished) == 5
@@ -198,7 +199,7 @@ def test_inputs_that_change_meanwhile_fail_the_run(experiment, traces, tmp_path)
     copies = [shutil.copy(path, tmp_path) for path in traces]
     wanted = experiment(policies=["fgd"], seeds=[42])
     files = type(wanted.traces[0])("one", str(copies[0]), str(copies[1]))
-    planned = type(wanted)(traces=(files,), policies=("fgd",)).plan().runs[0]
+    planned = plan_of(type(wanted)(traces=(files,), policies=("fgd",))).runs[0]
     assert isinstance(carry_out(planned.request, planned.manifest), Done)
     with open(copies[1], "a", encoding="utf-8") as file:  # noqa: PTH123 - the shortest way to append
         file.write("\n")

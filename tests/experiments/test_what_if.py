@@ -7,7 +7,8 @@ import pytest
 from tests.live.cluster import make_node, make_pod
 
 from foresail.errors import InputError, OptionError
-from foresail.experiments.what_if import WhatIfRequest, store_what_if, what_if, what_if_table
+from foresail.experiments.request import WhatIfRequest
+from foresail.experiments.what_if import store_what_if, what_if, what_if_table
 from foresail.kube.objects.values import GANG, GANG_MIN
 from foresail.live.snapshot import Choice, snapshot_of
 from foresail.results.folder import read_run

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from foresail.cli.main import app
 from foresail.core.explain import explain
 from foresail.core.model import Placement
-from foresail.experiments.what_if import WhatIfRequest, what_if
+from foresail.experiments.request import WhatIfRequest
+from foresail.experiments.what_if import what_if
 from foresail.kube.api.blocking import BlockingClient
 from foresail.kube.api.errors import ApiError
 from foresail.lab import Lab

@@ -6,15 +6,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foresail.cli.clock_options import Backoff, Faults, KeepImpossible, Preemption, SnapshotEvery, Until
+from foresail.cli.options import Given, Kind, takes_options
 from foresail.errors import OptionError, PolicyError
+from foresail.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
-    from foresail.experiments.experiment import PlannedRun
+    from foresail.experiments.plan import PlannedRun
     from foresail.experiments.runner import Carried
 
 EPILOG = """
@@ -29,60 +30,14 @@ Examples:
 _FAILURES_SHOWN = 10
 
 
+@takes_options(Kind(Experiment))
 def compare(
+    given: Given,
     experiment: Annotated[
         Path | None, typer.Argument(metavar="EXPERIMENT.toml", help="Experiment file; options override its keys.")
     ] = None,
     nodes: Annotated[Path | None, typer.Option("--nodes", help="Node list, for every trace.")] = None,
-    pods: Annotated[list[Path] | None, typer.Option("--pods", help="Pod list; repeat it for more traces.")] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option("--policy", help="A policy, a mix such as power:100+fgd:900, or a profile in TOML; repeat it."),
-    ] = None,
-    seeds: Annotated[str | None, typer.Option("--seeds", help="Such as 42-46 or 42,43; 42 if not given.")] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            "--protocol", help="openb (default): the published experiment, by load. clock: times of the trace."
-        ),
-    ] = None,
-    load: Annotated[
-        float | None,
-        typer.Option("--load", help="Protocol openb: GPUs asked for, as a multiple of the cluster's; 1.3."),
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option("--baseline", help="The policy to compare with; the first if not given.")
-    ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option("--metric", help="What to compare; repeat it. Key figures if not given.")
-    ] = None,
-    faults: Faults = None,
-    until: Until = None,
-    snapshot_every: SnapshotEvery = None,
-    arrival_scale: Annotated[
-        float | None,
-        typer.Option("--arrival-scale", help="Protocol clock: multiplies arrival times; 0.5 is twice as fast."),
-    ] = None,
-    after_failure: Annotated[
-        Literal["restart", "resume"] | None,
-        typer.Option("--after-failure", help="Protocol clock: pods of a failed node restart, or resume."),
-    ] = None,
-    gang_restart: Annotated[
-        Literal["member", "all"] | None,
-        typer.Option("--gang-restart", help="Protocol clock: when a gang loses a member, restart member or all."),
-    ] = None,
-    keep_impossible: KeepImpossible = False,
-    backoff: Backoff = None,
-    preemption: Preemption = False,
-    slowdown_threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--slowdown-threshold", metavar="SECONDS", help="Protocol clock: shorter pods count as this long."
-        ),
-    ] = None,
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Drop rows that cannot be used, instead of stopping.")
-    ] = False,
+    pods: Annotated[list[Path] | None, typer.Option("--pods", help="Pod list. Repeat it for more traces.")] = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", help="Runs at a time, each in a process of its own; 1.")
     ] = None,
@@ -115,35 +70,17 @@ def compare(
     from foresail.experiments.executors import executor_for
     from foresail.experiments.experiment_file import load_experiment
     from foresail.experiments.output import comparison_tables, write_comparison
+    from foresail.experiments.plan import plan_of
     from foresail.experiments.runner import carry_out_plan, check_folder
 
-    clock = {
-        "until_s": until,
-        "snapshot_every_s": snapshot_every,
-        "arrival_scale": arrival_scale,
-        "after_failure": after_failure,
-        "gang_restart": gang_restart,
-        "fail_impossible": False if keep_impossible else None,
-        "backoff": backoff,
-        "preemption": True if preemption else None,
-        "slowdown_threshold_s": slowdown_threshold,
-    }
     options = {
+        **given.of(Experiment),
         "nodes": None if nodes is None else str(nodes),
         "pods": [str(path) for path in pods or ()],
-        "policies": policy,
-        "seeds": seeds,
-        "protocol": protocol,
-        "load": load,
-        "baseline": baseline,
-        "metrics": tuple(metric or ()),
-        "faults": None if faults is None else str(faults),
-        "clock": {key: value for key, value in clock.items() if value is not None},
-        "skip_bad_rows": skip_bad_rows or None,
     }
     wanted = load_experiment(experiment, options)
     check_folder(out)
-    plan = wanted.plan()
+    plan = plan_of(wanted)
     for trace, dropped in plan.dropped_rows.items():
         if dropped:
             typer.echo(f"trace {trace}: dropped {dropped} bad rows", err=True)

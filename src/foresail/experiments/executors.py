@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 import re
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -18,8 +19,11 @@ from typing import Any, Protocol
 
 from foresail import __version__
 from foresail.errors import ForesailError, InputError, OptionError, ResultsError
-from foresail.experiments.experiment import PlannedRun
-from foresail.experiments.run import RunRequest, forget_traces, input_hashes, run
+from foresail.experiments.inputs import SOURCE, input_hashes, plugins_of, source_hashes
+from foresail.experiments.plan import PlannedRun
+from foresail.experiments.request import RunRequest
+from foresail.experiments.run import forget_traces, run
+from foresail.policies.profiles.load import profile_path
 from foresail.results.folder import run_files
 
 RAY_MISSING = "--ray needs Ray, which is not installed; install it with: pip install 'foresail[ray]'"
@@ -56,25 +60,32 @@ class Executor(Protocol):
 
 
 def carry_out(
-    request: RunRequest, manifest: dict[str, Any], on_progress: Callable[[int, int], None] | None = None
+    request: RunRequest,
+    manifest: dict[str, Any],
+    on_progress: Callable[[int, int], None] | None = None,
+    check: Callable[[RunRequest, Mapping[str, str]], None] | None = None,
 ) -> Outcome:
-    """One run, from the request to the bytes of its results folder."""
+    """One run, from the request to the bytes of its results folder.
+
+    `check` is told of the request and of the hashes in the manifest after the run: are its inputs what they were?
+    """
+    check = check or _check_unchanged
     try:
         result = run(request, on_progress=on_progress)
-        _check_unchanged(request, manifest["inputs"].values())
+        check(request, manifest["inputs"])
         return Done(run_files(result, manifest))
     except ForesailError as error:
         return Failed(str(error))
 
 
-def _check_unchanged(request: RunRequest, expected: Iterable[str]) -> None:
+def _check_unchanged(request: RunRequest, expected: Mapping[str, str]) -> None:
     """A file that was changed since the comparison began would make the manifest a lie."""
     try:
         found = input_hashes(request)
     except OSError as error:
         raise InputError(f"went away during the comparison ({error.strerror})", path=error.filename) from error
-    for (path, now), before in zip(found.items(), expected, strict=True):
-        if now != before:
+    for path in found.keys() | expected.keys():
+        if found.get(path) != expected.get(path):
             raise InputError("changed during the comparison; start it again", path=path)
 
 
@@ -144,7 +155,7 @@ class OnRay:
         while left or under_way:
             while left and (self._count is None or len(under_way) < self._count):
                 planned = left.pop()
-                paths = list(planned.manifest["inputs"])
+                paths = [path for path in planned.manifest["inputs"] if not path.startswith(SOURCE)]
                 for path in paths:
                     if path not in contents:
                         contents[path] = ray.put(_read(path))
@@ -215,6 +226,24 @@ def executor_for(
         yield InProcess(on_progress) if count in {None, 1} else Processes(int(count or 1))
 
 
+def _elsewhere(text: bytes, moved: Mapping[str, str]) -> bytes:
+    """The text with paths as they are here; the longest first, since one may be a part of another."""
+    if not moved:
+        return text
+    longest_first = sorted((path.encode() for path in moved), key=len, reverse=True)
+    either = b"|".join(re.escape(path) for path in longest_first)
+    return re.sub(either, lambda found: moved[found[0].decode()].encode(), text)
+
+
+def _check_sources(request: RunRequest, expected: Mapping[str, str]) -> None:
+    """Files travel with the request, but packages are installed: a worker's own must be the same."""
+    found = source_hashes(plugins_of(request))
+    for path in {path for path in expected if path.startswith(SOURCE)} | found.keys():
+        if found.get(path) != expected.get(path):
+            name = path.removeprefix(SOURCE)
+            raise InputError(f"{name} of a Ray worker is not the one here; install the same package on both")
+
+
 def import_ray() -> Any:
     """Ray itself, or an error that says how to get it."""
     try:
@@ -245,21 +274,26 @@ def _carry_out_shipped(
     if version != __version__:
         return Failed(f"a Ray worker has foresail {__version__}, but here is {version}; install the same on both")
     with tempfile.TemporaryDirectory(prefix="foresail-") as folder:
-        moved: dict[str, str] = {}
-        for number, (path, content) in enumerate(zip(paths, contents, strict=True)):
-            # A folder each, since two inputs may share a name, and names show in results.
-            place = Path(folder) / str(number) / Path(path).name
+        # A folder each, since two inputs may share a name, and names show in results.
+        moved = {path: str(Path(folder) / str(number) / Path(path).name) for number, path in enumerate(paths)}
+        given = {request.nodes, request.pods, request.faults}
+        named = {path: place for path, place in moved.items() if path not in given}
+        for path, content in zip(paths, contents, strict=True):
+            if hashlib.sha256(content).hexdigest() != manifest["inputs"][path]:
+                return Failed(f"{path}: changed during the comparison; start it again")
+            place = Path(moved[path])
             place.parent.mkdir()
-            place.write_bytes(content)
-            moved[path] = str(place)
+            # A profile may name files that its plug-ins read.
+            place.write_bytes(_elsewhere(content, named) if path == profile_path(request.policy) else content)
         here = replace(
             request,
             nodes=moved[request.nodes],
             pods=moved[request.pods],
-            policy=moved.get(request.policy, request.policy),
+            policy=_elsewhere(request.policy.encode(), named).decode(),
+            controllers=tuple(_elsewhere(text.encode(), named).decode() for text in request.controllers),
             faults=None if request.faults is None else moved[request.faults],
         )
-        outcome = carry_out(here, manifest)
+        outcome = carry_out(here, manifest, check=_check_sources)
         # The next run has its files elsewhere, so a kept trace would never be asked for again.
         forget_traces()
     if isinstance(outcome, Failed):

@@ -12,9 +12,12 @@ from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.profile import Profile
 from foresail.core.table import NodeTable
 from foresail.errors import InputError, OptionError, ResultsError, did_you_mean
-from foresail.experiments.run import RunRequest, input_hashes, run
-from foresail.experiments.what_if import WhatIfRequest, what_if
+from foresail.experiments.inputs import input_hashes
+from foresail.experiments.request import RunRequest, WhatIfRequest
+from foresail.experiments.run import run
+from foresail.experiments.what_if import what_if
 from foresail.results.folder import StoredRun
+from foresail.settings import from_plain
 from foresail.sim.protocols.snapshot import PROTOCOL as SNAPSHOT
 
 
@@ -77,10 +80,10 @@ def _rerun(stored: StoredRun) -> Callable[[Decide], object]:
         raise ResultsError(f"{stored.folder}: the manifest has no request, so the run cannot be repeated; run it again")
     try:
         if stored.protocol == SNAPSHOT:
-            asked = WhatIfRequest(**plain)
-            _check_inputs(stored, asked.input_hashes())
+            asked = from_plain(WhatIfRequest, plain)
+            _check_inputs(stored, input_hashes(asked))
             return lambda watch: what_if(asked, decide=watch)
-        request = RunRequest.from_plain(plain)
+        request = from_plain(RunRequest, plain)
         _check_inputs(stored, input_hashes(request))
     except OSError as error:
         raise InputError(f"cannot be read any more ({error.strerror}); put it back", path=error.filename) from error
@@ -89,7 +92,7 @@ def _rerun(stored: StoredRun) -> Callable[[Decide], object]:
 
 def _check_inputs(stored: StoredRun, found: dict[str, str]) -> None:
     for path, expected in stored.manifest["inputs"].items():
-        if found[path] != expected:
+        if found.get(path) != expected:
             raise InputError("has changed since the run, so its decisions cannot be repeated; run it again", path=path)
 
 

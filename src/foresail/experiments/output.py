@@ -14,7 +14,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from foresail.experiments.experiment import ALL_TRACES, Plan, PlannedRun
+from foresail.experiments.experiment import ALL_TRACES
+from foresail.experiments.plan import Plan, PlannedRun
 from foresail.experiments.runner import RUNS, Carried, write_whole
 from foresail.experiments.statistics import Row, Values, compare
 from foresail.report.html import write_report

@@ -14,7 +14,7 @@ from foresail import __version__
 from foresail.atomic import replacing
 from foresail.errors import ResultsError
 from foresail.experiments.executors import Executor, Failed
-from foresail.experiments.experiment import Plan, PlannedRun
+from foresail.experiments.plan import Plan, PlannedRun
 from foresail.results.folder import check_target, read_run, write_files
 
 RUNS = "runs"
@@ -169,6 +169,7 @@ def describe(plan: Plan) -> dict[str, Any]:
             {"name": profile.name, "given": given, "profile": profile.description}
             for given, profile in zip(experiment.policies, plan.profiles, strict=True)
         ],
+        **({"controllers": list(experiment.controllers)} if experiment.controllers else {}),
         "seeds": list(experiment.seeds),
         "baseline": plan.baseline,
         "metrics": [metric.name for metric in plan.metrics],

@@ -5,18 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from foresail.experiments.run import RunRequest, input_hashes
+from foresail.experiments.inputs import input_hashes
+from foresail.experiments.request import RunRequest
 from foresail.report.html import write_report
 from foresail.results.folder import write_run
 from foresail.results.result import RunResult
+from foresail.settings import plain
 from foresail.sim.checkpoint import Checkpoint
 
 REPORT = "report.html"
 
 
-def manifest_extra(request: RunRequest) -> dict[str, Any]:
-    """What a manifest says about how to get the run again; the same however the run was started."""
-    return {"command": request.command, "request": request.plain(), "inputs": input_hashes(request)}
+def manifest_extra(request: RunRequest, inputs: dict[str, str] | None = None) -> dict[str, Any]:
+    """What a manifest says about how to get the run again; the same however the run was started.
+
+    `inputs` are those that were hashed already for another run of the same files.
+    """
+    hashed = input_hashes(request) if inputs is None else inputs
+    return {"command": request.command, "request": plain(request), "inputs": hashed}
 
 
 def checkpoint_for(out: Path | None, request: RunRequest) -> Checkpoint | None:

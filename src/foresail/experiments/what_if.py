@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.table import Table
@@ -16,75 +15,24 @@ from foresail.core.gang import Decide
 from foresail.core.model import Pod
 from foresail.core.resource_claims import named_claims
 from foresail.core.spec import Gang
-from foresail.digest import sha256_of
-from foresail.errors import OptionError
+from foresail.experiments.inputs import input_hashes
+from foresail.experiments.request import WhatIfRequest
 from foresail.formats import OBJECT_ENDINGS, TABLE_ENDINGS, refuse_other_endings
 from foresail.kube.objects.cluster_objects import read_objects
 from foresail.kube.objects.documents import Found
 from foresail.live.cache.cache import Cache
 from foresail.live.snapshot import cluster_of
 from foresail.policies.kubernetes import FILTERS
-from foresail.policies.profiles.load import is_profile_file, load_profile
+from foresail.policies.profiles.load import load_profile
 from foresail.results.folder import write_run
 from foresail.results.result import RunResult
+from foresail.settings import plain
 from foresail.sim.protocols.snapshot import Answer, Measured, place_all, workload_of
 from foresail.traces.kubernetes import read_pods
 from foresail.traces.snapshot import read_snapshot
 from foresail.traces.trace import load_workload, models_of
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class WhatIfRequest:
-    """Everything that decides the answer. Two equal requests over equal files give equal bytes."""
-
-    snapshot: str
-    """File of `foresail trace snapshot`, or another file of Kubernetes objects."""
-    policy: str = "kubernetes"
-    """A policy, a mix, or a profile; Kubernetes' filters hold unless a profile names its own."""
-    pods: str | None = None
-    """Pods to try that the cluster does not have."""
-    replicas: int = 1
-    """How many copies of each of those."""
-    waiting: bool = True
-    """Whether the waiting pods of the snapshot have their turn, too."""
-    evict_all: bool = False
-    """Whether pods that have a node are placed anew, as if they had none."""
-    seed: int = 42
-    skip_bad_rows: bool = False
-
-    def __post_init__(self) -> None:
-        if self.replicas < 1:
-            raise OptionError(f"--replicas is {self.replicas}; try 1 copy or more")
-        if self.replicas > 1 and self.pods is None:
-            raise OptionError("--replicas needs --pods: the pods to copy")
-        if not self.waiting and self.pods is None and not self.evict_all:
-            raise OptionError("--no-waiting leaves nobody to place; name pods with --pods")
-        if self.seed < 0:
-            raise OptionError(f"--seed is {self.seed}; a seed is 0 or more")
-
-    @property
-    def command(self) -> list[str]:
-        """The command that gives this answer again."""
-        words = ["foresail", "simulate", "--from-snapshot", self.snapshot, "--policy", self.policy]
-        words += ["--seed", str(self.seed)]
-        if self.pods is not None:
-            words += ["--pods", self.pods]
-        if self.replicas > 1:
-            words += ["--replicas", str(self.replicas)]
-        words += [] if self.waiting else ["--no-waiting"]
-        words += ["--evict-all"] if self.evict_all else []
-        words += ["--skip-bad-rows"] if self.skip_bad_rows else []
-        return words
-
-    def __str__(self) -> str:
-        return shlex.join(self.command)
-
-    def input_hashes(self) -> dict[str, str]:
-        """SHA-256 of every file the request reads."""
-        files = [self.snapshot, *([self.pods] if self.pods is not None else [])]
-        return {path: sha256_of(path) for path in [*files, *([self.policy] if is_profile_file(self.policy) else [])]}
 
 
 @dataclass(slots=True)
@@ -238,8 +186,8 @@ def store_what_if(out: Path, answer: WhatIf, *, overwrite: bool = False) -> None
     request = answer.request
     extra = {
         "command": request.command,
-        "request": asdict(request),
-        "inputs": request.input_hashes(),
+        "request": plain(request),
+        "inputs": input_hashes(request),
         "left_out": answer.left_out,
     }
     write_run(out, answer.result, manifest_extra=extra, overwrite=overwrite)

@@ -11,6 +11,23 @@ from typing import Literal
 
 from foresail.core.backoff import NO_BACKOFF, Backoff
 from foresail.errors import OptionError
+from foresail.settings import setting
+
+
+def parse_backoff(text: str) -> Backoff:
+    """`1:10`: one second at first, at most ten."""
+    try:
+        first_s, most_s = map(float, text.split(":"))
+    except ValueError:
+        raise OptionError(f'--backoff is "{text}"; write FIRST:MOST in seconds, for example 1:10') from None
+    if not 0 <= first_s <= most_s < math.inf:
+        raise OptionError(f'--backoff is "{text}"; FIRST is 0 or more, and MOST at least as much')
+    return Backoff(first_s, most_s)
+
+
+def written_backoff(backoff: Backoff) -> str:
+    """As `parse_backoff` reads it."""
+    return f"{backoff.first_s:g}:{backoff.most_s:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,32 +35,37 @@ class ClockSettings:
     """How time goes by in a run."""
 
     snapshot_every_s: float | None = None
-    """Time between two rows of the timeline, in seconds; None or 0 takes about 1000 over the trace."""
+    """Time between two rows of the timeline, in seconds; by default about 1000 rows over the trace."""
     until_s: float | None = None
-    """When to stop, in seconds of the trace's time; None goes on until nothing can happen any more."""
+    """When to stop, in seconds of the trace's time; by default when nothing can happen any more."""
     arrival_scale: float = 1.0
     """Arrival times are multiplied by this: 0.5 makes pods come twice as fast. Durations and faults stay."""
     after_failure: Literal["restart", "resume"] = "restart"
     """Whether a pod that lost its node starts from its beginning, or goes on where it was."""
     gang_restart: Literal["member", "all"] = "member"
     """When a gang loses a member: whether only that one waits again, or the whole gang starts anew together."""
-    fail_impossible: bool = True
+    fail_impossible: bool = setting(
+        default=True,
+        option="--keep-impossible",
+        negates=True,
+        help="Let pods that can never fit wait, instead of failing them.",
+    )
     """Fail pods at once that would not fit even if every node were empty, instead of letting them wait for ever."""
-    backoff: Backoff = NO_BACKOFF
-    """How long a pod that fitted nowhere is left alone even when room becomes free."""
+    backoff: Backoff = setting(NO_BACKOFF, metavar="FIRST:MOST", parse=parse_backoff, write=written_backoff)
+    """How long a pod that fitted nowhere is left alone even when room becomes free, in seconds."""
     preemption: bool = False
     """Whether a pod that fits nowhere may make running pods of less priority wait again."""
     slowdown_threshold_s: float = 10.0
     """Pods that run shorter than this count as this long when their slowdown is worked out."""
-    work: Literal["fixed", "shared-cpu"] = "fixed"
+    work: Literal["fixed", "shared-cpu"] = setting("fixed", said_if_given=True)
     """Whether a pod runs for its duration, or shares its node's CPU with others until its work is done."""
-    oversubscription_loss: float = 0.0
+    oversubscription_loss: float = setting(0.0, said_if_given=True)
     """Work shared-cpu: where the pods of a node could use D of its C CPUs, D > C, CPU does 1 / (1 + loss · (D/C − 1))
     of the work that it would do otherwise."""
-    checkpoint_every_s: float = 0.0
+    checkpoint_every_s: float = setting(0.0, said_if_given=True)
     """With after_failure "resume": time between two checkpoints of a running pod, in seconds; a pod that lost its node
     goes on from the last one. 0 keeps everything."""
-    restart_time_s: float = 0.0
+    restart_time_s: float = setting(0.0, said_if_given=True)
     """How long a pod that starts again, or has been moved, holds its room before it gets on, in seconds."""
 
     def __post_init__(self) -> None:
