@@ -45,6 +45,8 @@ class SimCluster:
         self.work = work
         self._clock = clock
         self._journal = journal
+        self.running: dict[int, None] = {}
+        """The pods on nodes, in the order of their starts."""
         self._on_row: dict[int, dict[int, None]] = {}
         self._refusal_of: dict[Hashable, str] = {}
 
@@ -60,15 +62,21 @@ class SimCluster:
             )
         if self._volumes is not None:
             self._volumes.settle(pod.uid)
+        moved = ledger.lives.of(index) is State.MOVING
         ledger.lives.turn(index, State.RUNNING)
-        ledger.waited_s[index] += now_s - ledger.waits_since_s[index]
+        if moved:
+            self._leave_node(index)
+            self.work.move(index, row)
+        else:
+            ledger.waited_s[index] += now_s - ledger.waits_since_s[index]
+            self.running[index] = None
+            self.work.start(index, row)
         ledger.start_s[index] = now_s
         ledger.start_number[index] = ledger.starts
         ledger.starts += 1
         ledger.row[index] = row
         ledger.devices[index] = placement.devices
         self._on_row.setdefault(row, {})[index] = None
-        self.work.start(index, row)
         self._journal.note(What.START, pod=pod.name, node=placement.node)
 
     def refuse(self, pod: Pod, why: NoFit) -> None:
@@ -109,6 +117,7 @@ class SimCluster:
         """Note that the pod has done its work."""
         self.work.end(index)
         self._leave_node(index)
+        del self.running[index]
         self.ledger.lives.turn(index, State.FINISHED)
         self.ledger.end_s[index] = self._clock.now()
         self._tell(What.END, index)
@@ -118,6 +127,7 @@ class SimCluster:
         ledger = self.ledger
         self.work.stop(index)
         self._leave_node(index)
+        del self.running[index]
         ledger.lives.turn(index, State.WAITING)
         ledger.waits_since_s[index] = self._clock.now()
         ledger.restarts[index] += 1

@@ -1,19 +1,22 @@
 """Virtual time: the pods of a workload come, wait, run and leave; nodes fail; the scheduler has its turns.
 
 At one instant first the pods leave whose work is done, then nodes fail or come back, then pods arrive in the order of
-the trace; then the scheduler decides until nothing that waits fits any more. Then time goes on to whatever is next:
-an event, the end of a backoff or of a gang's patience.
+the trace; then the scheduler decides until nothing that waits fits any more; then controllers have their turns. Then
+time goes on to whatever is next: an event, the end of a backoff, of a gang's patience or of a hold, or a controller's
+turn.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from foresail.core.backoff import Backoff
 from foresail.core.clock import SimClock
+from foresail.core.control import Controller
+from foresail.core.control_loop import ControlLoop
 from foresail.core.gang import Decide
 from foresail.core.journal import Journal, Listener, What
 from foresail.core.lifecycle import State
@@ -30,6 +33,7 @@ from foresail.sim.cluster import SimCluster
 from foresail.sim.faults import CORDON, FAIL, UNCORDON, Faults
 from foresail.sim.impossible import Impossible
 from foresail.sim.ledger import Ledger
+from foresail.sim.steering import Steering
 from foresail.sim.work.work import WorkOf
 
 
@@ -51,8 +55,12 @@ class Engine:
         preemption: bool,
         volumes: TakenVolumes | None = None,
         listeners: Sequence[Listener] = (),
+        controllers: Mapping[str, Controller] | None = None,
+        until_s: float = math.inf,
     ) -> None:
-        """`impossible` tells of pods that are to fail when they arrive; without it they wait for ever."""
+        """`impossible` tells of pods that are to fail when they arrive; without it they wait for ever. Controllers
+        have turns from the first instant on; without an end, `until_s`, only as long as something else can happen.
+        """
         self.workload, self.table = workload, table
         self._faults, self._impossible, self._gangs_restart_whole = faults, impossible, gangs_restart_whole
         self._shapes = [table.shape(spec) for spec in workload.specs]
@@ -62,7 +70,7 @@ class Engine:
 
         self.clock = SimClock()
         self.journal = Journal(self.clock, *listeners)
-        self.ledger = Ledger(workload.names)
+        self.ledger = Ledger(workload.names, workload.cpu_limit_milli.tolist())
         self._agenda = Agenda(self.clock, len(workload))
         self.work = work(workload, table, self.clock, self._agenda)
         self.cluster = SimCluster(
@@ -81,6 +89,9 @@ class Engine:
             decide=decide,
             preemption=Preempting() if preemption else None,
         )
+        self._steering = Steering(self.cluster, self.scheduler, self.clock)
+        self._controllers, self._until_s = controllers or {}, until_s
+        self._control: ControlLoop | None = None
         self._agenda.expect((time_s, ARRIVAL, index, index) for index, time_s in enumerate(workload.arrival_s.tolist()))
         self._agenda.expect((fault.time_s, FAULT, number, number) for number, fault in enumerate(faults.faults))
 
@@ -89,7 +100,10 @@ class Engine:
         count = self.ledger.count
         if not (count[State.EXPECTED] or count[State.WAITING] or count[State.RUNNING]):
             return math.inf
-        return min(self._agenda.next_time_s(), self.scheduler.next_time_s())
+        time_s = min(self._agenda.next_time_s(), self.scheduler.next_time_s())
+        if self._control is None or (time_s == math.inf and self._until_s == math.inf):
+            return time_s
+        return min(time_s, self._control.next_time_s())
 
     def step(self, time_s: float) -> None:
         """Let time go on to the next instant, and let happen what happens then."""
@@ -99,6 +113,16 @@ class Engine:
             self._happen(event)
         self.scheduler.run_until_idle()
         self.work.settle()
+        if self._controllers:
+            self._steer()
+
+    def _steer(self) -> None:
+        """Give controllers whose time has come their turns, and let the scheduler use what they made room for."""
+        if self._control is None:
+            self._control = ControlLoop(self._controllers, self.clock, self.journal)
+        if self._control.run_due(self._steering.view, self._steering):
+            self.scheduler.run_until_idle()
+            self.work.settle()
 
     @property
     def progress(self) -> int:
@@ -180,6 +204,10 @@ class Engine:
 
     def _evict(self, index: int) -> None:
         self.cluster.lose(index)
+        spec = self._pods[index].spec
+        if self.table.placed[index].pod.spec is not spec:
+            self.table.resize(index, spec)  # whoever makes it anew makes it as it was asked for at first
+        self.ledger.cpu_limit_milli[index] = int(self.workload.cpu_limit_milli[index])
         self.scheduler.evict(index)
 
 

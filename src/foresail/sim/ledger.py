@@ -11,8 +11,10 @@ from foresail.core.lifecycle import Lives, State
 class Ledger:
     """One entry a pod, at the pod's index in the workload."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], cpu_limit_milli: Sequence[int] = ()) -> None:
         count = len(names)
+        self.cpu_limit_milli = list(cpu_limit_milli) or [0] * count
+        """The most CPU that the pod may use now, 0 for no limit."""
         self.names = names
         self.lives = Lives()
         for index in range(count):

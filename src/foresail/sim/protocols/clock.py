@@ -6,20 +6,22 @@ What is measured; how time goes by is the engine's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
 import numpy as np
 
+from foresail.core.control import Controller
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
-from foresail.core.journal import Listener
+from foresail.core.journal import Listener, Record
 from foresail.core.profile import Profile
 from foresail.core.spec import Workload
 from foresail.core.table import NodeTable
 from foresail.errors import InputError
 from foresail.results.result import RunResult
+from foresail.results.tables import journal_columns
 from foresail.sim.checkpoint import Checkpoint, identity_of
 from foresail.sim.engine import Engine
 from foresail.sim.faults import Faults
@@ -48,18 +50,20 @@ def run_clock(
     checkpoint: Checkpoint | None = None,
     listeners: Sequence[Listener] = (),
     decide: Decide = decide_alone,
+    controllers: Mapping[str, Controller] | None = None,
 ) -> RunResult:
-    """One policy, one trace, one seed.
+    """One policy, one trace, one seed, and controllers by the names that the journal calls them.
 
     `on_progress` is told (arrivals and ends so far, as many as there can be) now and then. `listeners` are told of
     everything that happens, record by record. `decide` may be one that listens in; a checkpoint brings its own.
     """
     settings = settings or ClockSettings()
     if checkpoint is None:
-        return _Run(trace, profile, seed, settings, faults or Faults(), decide, listeners).go(on_progress)
-    identity = identity_of(trace, profile, seed=seed, settings=asdict(settings), faults=faults)
+        return _Run(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers).go(on_progress)
+    conditions = {**asdict(settings), **({"controllers": list(controllers)} if controllers else {})}
+    identity = identity_of(trace, profile, seed=seed, settings=conditions, faults=faults)
     decide = checkpoint.begin(identity, profile)
-    run = _Run(trace, profile, seed, settings, faults or Faults(), decide, listeners)
+    run = _Run(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers)
     try:
         return run.go(on_progress)
     finally:
@@ -78,6 +82,7 @@ class _Run:
         faults: Faults,
         decide: Decide,
         listeners: Sequence[Listener],
+        controllers: Mapping[str, Controller] | None,
     ) -> None:
         self._trace, self._profile, self._seed, self._settings = trace, profile, seed, settings
         workload = _checked(trace.workload, settings.arrival_scale)
@@ -87,6 +92,9 @@ class _Run:
         volumes = look_after_volumes(table, trace.objects)
         profile.seed(seed)
         profile.learn(workload, table.all)
+        self._until_s = math.inf if settings.until_s is None else settings.until_s
+        self._records: list[Record] = []
+        self._has_controllers = bool(controllers)
         possible_on = faults.uncordoned(nodes)
         self._engine = Engine(
             workload,
@@ -100,9 +108,10 @@ class _Run:
             backoff=settings.backoff,
             preemption=settings.preemption,
             volumes=volumes,
-            listeners=listeners,
+            listeners=[*listeners, self._records.append] if controllers else listeners,
+            controllers=controllers,
+            until_s=self._until_s,
         )
-        self._until_s = math.inf if settings.until_s is None else settings.until_s
         first_s = float(workload.arrival_s.min()) if len(workload) else 0.0
         start_s = min(first_s, self._until_s)
         work = self._engine.work
@@ -151,6 +160,7 @@ class _Run:
                 "timeline": self._timeline.columns(),
                 "nodes": node_columns(table, busy_milli=engine.work.busy_milli()),
                 "pods": pods,
+                **({"journal": journal_columns(self._records)} if self._has_controllers else {}),
             },
             summary=summary,
             profile=self._profile.description,

@@ -1,0 +1,98 @@
+"""What controllers see of a simulated cluster, and how what they ask for is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+from foresail.core.clock import Clock
+from foresail.core.columns import CPU
+from foresail.core.control import CPU_USED_MILLI, WORK_DONE_CPU_S, WORK_LEFT_CPU_S, RunningPod, View
+from foresail.core.lifecycle import State
+from foresail.core.model import NoFit, Placement, Pod
+from foresail.core.scheduler import Scheduler
+from foresail.sim.cluster import SimCluster, index_of
+
+_TO_MOVE_S = 1.0
+"""How long room is held for a pod that moves; in virtual time it gets there in the same instant."""
+
+
+class SimTelemetry:
+    """Readings of running pods, taken from their work."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+
+    def reading(self, uid: Hashable, name: str) -> float | None:
+        if not isinstance(uid, int) or uid not in self._cluster.running:
+            return None
+        work = self._cluster.work
+        readings = {
+            CPU_USED_MILLI: work.used_milli,
+            WORK_DONE_CPU_S: work.done_cpu_s,
+            WORK_LEFT_CPU_S: work.left_cpu_s,
+        }
+        return readings[name](uid) if name in readings else None
+
+
+class Steering:
+    """Moves, resizes and holds in virtual time: what can be done is done at once."""
+
+    def __init__(self, cluster: SimCluster, scheduler: Scheduler, clock: Clock) -> None:
+        self._cluster = cluster
+        self._scheduler = scheduler
+        self._clock = clock
+        self._telemetry = SimTelemetry(cluster)
+
+    def view(self) -> View:
+        cluster, table = self._cluster, self._cluster.table
+        ledger = cluster.ledger
+        running: dict[Hashable, RunningPod] = {}
+        for index in cluster.running:
+            pod = table.placed[index].pod
+            running[index] = RunningPod(
+                pod=pod,
+                node=table.names[ledger.row[index]],
+                since_s=ledger.start_s[index],
+                cpu_milli=pod.spec.cpu_milli,
+                cpu_limit_milli=ledger.cpu_limit_milli[index],
+            )
+        return View(self._clock.now(), table, running, self._telemetry)
+
+    def move(self, pod: Pod, node: str, why: str) -> str:
+        if pod.gang is not None:
+            return "it is one of a gang, which is moved whole or not at all"
+        declined = self._scheduler.hold_to_move(pod.uid, node, _TO_MOVE_S, why)
+        if declined:
+            return declined
+        ledger, table = self._cluster.ledger, self._cluster.table
+        ledger.lives.turn(pod.uid, State.MOVING)
+        left = self._scheduler.release(pod.uid)
+        outcome = self._scheduler.place(left.pod)
+        if isinstance(outcome, NoFit):
+            # It stays where it was: nobody has been decided about since it left.
+            self._scheduler.holds.release(pod.uid)
+            table.assume(left.pod, Placement(left.row, table.names[left.row], left.devices))
+            ledger.lives.turn(pod.uid, State.RUNNING)
+            return str(outcome)
+        return ""
+
+    def resize(self, pod: Pod, cpu_milli: int, cpu_limit_milli: int | None, why: str) -> str:  # noqa: ARG002 - the journal says why
+        table, ledger, index = self._cluster.table, self._cluster.ledger, index_of(pod)
+        held = table.placed[pod.uid]
+        row, spec = held.row, held.pod.spec
+        more_milli = cpu_milli - spec.cpu_milli
+        others = self._scheduler.holds.holders(held.pod, table).get(row, ())
+        free_milli = int(table.free[row, CPU]) - sum(int(other.pod.request[CPU]) for other in others)
+        if more_milli > max(0, free_milli):
+            return f"{table.names[row]} has {max(0, free_milli)} milli-CPU left, and it would take {more_milli} more"
+        table.resize(pod.uid, replace(spec, cpu_milli=cpu_milli))
+        if cpu_limit_milli is not None:
+            ledger.cpu_limit_milli[index] = cpu_limit_milli
+        self._cluster.work.resize(index, cpu_milli, ledger.cpu_limit_milli[index])
+        if more_milli < 0:
+            self._scheduler.node_changed(row)
+        return ""
+
+    def hold(self, pod: Pod, node: str, for_s: float, why: str) -> str:
+        return self._scheduler.hold(pod, node, for_s, why)
