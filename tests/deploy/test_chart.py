@@ -196,6 +196,17 @@ def test_without_volume_binding_volumes_are_only_read():
     assert granted(render("volumeBinding=false"), "foresail-scheduler") == READ | WRITE
 
 
+@needs_helm
+def test_only_with_controllers_pods_may_be_resized_and_evicted_and_only_when_asked_kubelets_read():
+    objects = render("scheduler.controllers={equal-shares:every_s=30}")
+    steers = {("", "pods/resize", "patch"), ("", "pods/eviction", "create")}
+    assert granted(objects, "foresail-scheduler") == READ | WRITE | BIND_VOLUMES | steers
+    assert started(objects)[0][-1] == "--controller=equal-shares:every_s=30"
+    objects = render("scheduler.controllers={equal-shares}", "scheduler.measureCpu=true")
+    assert granted(objects, "foresail-scheduler") == READ | WRITE | BIND_VOLUMES | steers | {("", "nodes/proxy", "get")}
+    assert started(objects)[0][-2:] == ["--controller=equal-shares", "--measure-cpu"]
+
+
 @pytest.mark.parametrize("component", ["scheduler", "extender"])
 def test_a_pod_is_locked_in(manifests, component):
     deployment = one_of(manifests[f"{component}.yaml"], "Deployment")
