@@ -8,7 +8,7 @@ from foresail.core.kubernetes import KubernetesPod, PodTerm, Requirement, Select
 from foresail.core.model import Placement
 from foresail.core.spec import NodeSpec, PodSpec
 from foresail.core.table import NodeTable
-from foresail.core.tallies import LabelSet, Meaning
+from foresail.core.tallies import LabelSet, PodSelector
 
 WEB = Selector((Requirement("app", "In", ("web",)),))
 LABELLED = Selector((Requirement("app", "Exists"),))
@@ -22,11 +22,11 @@ SPECS = [
     PodSpec(labels=(("app", "db"),), namespace="ns", kubernetes=KubernetesPod(anti_affinity=(FAR, FAR))),
     PodSpec(kubernetes=KubernetesPod(affinity=(NEAR,), preferred_anti_affinity=(Weighted(7, NEAR),))),
 ]
-MEANINGS = [
-    (Meaning(WEB, frozenset({"default"})),),
-    (Meaning(WEB, frozenset({"default"}), terminating_too=False),),
-    (Meaning(LABELLED, frozenset(), Selector()), Meaning(WEB, frozenset({"ns", "default"}))),
-    (Meaning(None, frozenset({"default"})),),
+SELECTORS = [
+    (PodSelector(WEB, frozenset({"default"})),),
+    (PodSelector(WEB, frozenset({"default"}), terminating_too=False),),
+    (PodSelector(LABELLED, frozenset(), Selector()), PodSelector(WEB, frozenset({"ns", "default"}))),
+    (PodSelector(None, frozenset({"default"})),),
 ]
 WAITING = [
     LabelSet("default", (("app", "web"),)),
@@ -38,12 +38,12 @@ WAITING = [
 def shown(table):
     """Every question there is, with the number of pods that add to the answer."""
     tallies = table.tenants.tallies
-    counted = [tallies.pods_meant(*meanings) for meanings in MEANINGS]
-    regards = [tallies.regard(waiting) for waiting in WAITING]
+    counted = [tallies.pods_selected(*selectors) for selectors in SELECTORS]
+    about = [tallies.terms_about(waiting) for waiting in WAITING]
     return [(tally.by_node.tolist(), tally.pods) for tally in counted], [
-        {key: (tally.by_node.tolist(), tally.pods) for key, tally in felt.items() if tally.pods}
-        for regard in regards
-        for felt in (regard.repelled, regard.required, regard.drawn)
+        {key: (tally.by_node.tolist(), tally.pods) for key, tally in counted.items() if tally.pods}
+        for terms in about
+        for counted in (terms.anti_affinity, terms.affinity, terms.preferred)
     ]
 
 
@@ -79,7 +79,7 @@ def test_counts_that_were_kept_are_those_of_a_table_that_counts_afresh(steps):
     assert shown(table) == shown(make_table(table.placed.values()))
 
 
-def test_terms_of_pods_on_nodes_are_felt_by_those_they_mean():
+def test_terms_of_pods_on_nodes_count_for_those_they_select():
     table = make_table()
     for name, which, row in (("a", 3, 0), ("b", 4, 1), ("c", 4, 1)):
         table.assume(table.pod(name, SPECS[which]), Placement(row, f"n{row}"))
@@ -88,14 +88,14 @@ def test_terms_of_pods_on_nodes_are_felt_by_those_they_mean():
     assert shown(table)[1] == [*web, *web_of_the_team, {}, {}, {}]
 
 
-@pytest.mark.parametrize("meanings", MEANINGS)
-def test_nothing_stays_behind_when_all_pods_have_left(meanings):
+@pytest.mark.parametrize("selectors", SELECTORS)
+def test_nothing_stays_behind_when_all_pods_have_left(selectors):
     table = make_table()
     tallies = table.tenants.tallies
-    tallies.pods_meant(*meanings)
+    tallies.pods_selected(*selectors)
     for number, spec in enumerate(SPECS):
         table.assume(table.pod(str(number), spec), Placement(0, "n0"))
     for number in range(len(SPECS)):
         table.forget(str(number))
-    assert tallies.pods_meant(*meanings).by_node.tolist() == [0, 0, 0]
-    assert (tallies._of_labels, tallies._of_terms, tallies._counting._pods, tallies._wishing._meanings) == ({},) * 4
+    assert tallies.pods_selected(*selectors).by_node.tolist() == [0, 0, 0]
+    assert (tallies._of_labels, tallies._of_terms, tallies._counting._pods, tallies._selecting._selectors) == ({},) * 4

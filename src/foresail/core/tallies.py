@@ -30,8 +30,8 @@ class LabelSet(NamedTuple):
     """Of a waiting pod, which terms of other pods may choose by the labels of its namespace."""
 
 
-class Meaning(NamedTuple):
-    """Which pods a selector is about."""
+class PodSelector(NamedTuple):
+    """Which pods a term or a constraint selects, by their labels and their namespace."""
 
     selector: Selector | None
     namespaces: frozenset[str]
@@ -39,7 +39,7 @@ class Meaning(NamedTuple):
     """Further namespaces by their labels."""
     terminating_too: bool = True
 
-    def means(self, pods: LabelSet) -> bool:
+    def selects(self, pods: LabelSet) -> bool:
         return (
             self.selector is not None
             and (self.terminating_too or not pods.terminating)
@@ -53,26 +53,26 @@ class Meaning(NamedTuple):
         )
 
     @property
-    def exact(self) -> Pair | None:
-        """A label that all pods have which are meant, None where the selector names none."""
+    def exact_label(self) -> Pair | None:
+        """A label that all selected pods have, None where the selector names none."""
         for line in self.selector.requirements if self.selector is not None else ():
             if line.operator == "In" and len(line.values) == 1:
                 return line.key, line.values[0]
         return None
 
 
-class Terms(NamedTuple):
-    """How a pod feels about others near it."""
+class AffinityTerms(NamedTuple):
+    """The affinity and anti-affinity terms of a pod."""
 
     affinity: tuple[PodTerm, ...]
     anti_affinity: tuple[PodTerm, ...]
     preferred_affinity: tuple[Weighted[PodTerm], ...]
     preferred_anti_affinity: tuple[Weighted[PodTerm], ...]
 
-    def wishes(self) -> Iterator[tuple[int, PodTerm]]:
-        """What pods would rather have near, or rather not, by its weight."""
-        yield from ((wish.weight, wish.term) for wish in self.preferred_affinity)
-        yield from ((-wish.weight, wish.term) for wish in self.preferred_anti_affinity)
+    def preferred(self) -> Iterator[tuple[int, PodTerm]]:
+        """Preferred terms with their weights, negative for anti-affinity."""
+        yield from ((term.weight, term.term) for term in self.preferred_affinity)
+        yield from ((-term.weight, term.term) for term in self.preferred_anti_affinity)
 
 
 class Tally:
@@ -101,59 +101,59 @@ class Facet:
         self.adds: list[tuple[Tally, int]] = []
 
 
-class Regard:
-    """What the pods on the nodes think of one kind of waiting pod, by topology key."""
+class TermsAbout:
+    """Terms of the pods on the nodes that select one kind of waiting pod: counted by topology key."""
 
-    __slots__ = ("drawn", "repelled", "required")
+    __slots__ = ("affinity", "anti_affinity", "preferred")
 
     def __init__(self) -> None:
-        self.repelled: dict[str, Tally] = {}
+        self.anti_affinity: dict[str, Tally] = {}
         """Pods that require it to stay away."""
-        self.required: dict[str, Tally] = {}
+        self.affinity: dict[str, Tally] = {}
         """Pods that require one like it near them."""
-        self.drawn: dict[str, Tally] = {}
-        """The sum of the weights of their wishes, negative where they would rather not have it near."""
+        self.preferred: dict[str, Tally] = {}
+        """The sum of the weights of preferred terms, those of anti-affinity negative."""
 
 
-class _Wish(NamedTuple):
-    """One term of pods on nodes."""
+class _StandingTerm(NamedTuple):
+    """One affinity term of pods on nodes."""
 
     of: Facet
     topology_key: str
-    feeling: str
-    """A field of `Regard`."""
+    kind: str
+    """A field of `TermsAbout`."""
     amount: int
 
 
 class _Pairs(Generic[What]):
-    """Meanings and kinds of pods that find each other by a label, so that not every pair must be tried."""
+    """Selectors and kinds of pods that find each other by a label, so that not every pair must be tried."""
 
     def __init__(self) -> None:
-        self._meanings: dict[Pair | None, dict[tuple[Meaning, What], None]] = {}
+        self._selectors: dict[Pair | None, dict[tuple[PodSelector, What], None]] = {}
         self._pods: dict[Pair | None, dict[LabelSet, None]] = {}
 
-    def put(self, meaning: Meaning, what: What) -> list[LabelSet]:
-        """Note a meaning; the pods that it means."""
-        self._meanings.setdefault(meaning.exact, {})[meaning, what] = None
-        return [pods for pods in self._pods.get(meaning.exact, ()) if meaning.means(pods)]
+    def put(self, selector: PodSelector, what: What) -> list[LabelSet]:
+        """Note a selector; the pods that it selects."""
+        self._selectors.setdefault(selector.exact_label, {})[selector, what] = None
+        return [pods for pods in self._pods.get(selector.exact_label, ()) if selector.selects(pods)]
 
-    def drop(self, meaning: Meaning, what: What) -> None:
-        _discard(self._meanings, meaning.exact, (meaning, what))
+    def drop(self, selector: PodSelector, what: What) -> None:
+        _discard(self._selectors, selector.exact_label, (selector, what))
 
     def put_pods(self, pods: LabelSet) -> list[What]:
-        """Note a kind of pods; whatever means them."""
+        """Note a kind of pods; whatever selects them."""
         found = []
         for label in dict.fromkeys((*pods.labels, None)):
             self._pods.setdefault(label, {})[pods] = None
-            found += [what for meaning, what in self._meanings.get(label, ()) if meaning.means(pods)]
+            found += [what for selector, what in self._selectors.get(label, ()) if selector.selects(pods)]
         return found
 
     def drop_pods(self, pods: LabelSet) -> None:
         for label in dict.fromkeys((*pods.labels, None)):
             _discard(self._pods, label, pods)
 
-    def forget_meanings(self) -> None:
-        self._meanings.clear()
+    def forget_selectors(self) -> None:
+        self._selectors.clear()
 
     def forget_pods(self) -> None:
         self._pods.clear()
@@ -176,34 +176,34 @@ class Tallies:
     def __init__(self, count: int) -> None:
         self._count = count
         self._of_labels: dict[LabelSet, Facet] = {}
-        self._of_terms: dict[Facet, list[tuple[Meaning, _Wish]]] = {}
-        self._counted: dict[tuple[Meaning, ...], Tally] = {}
-        self._regards: dict[LabelSet, Regard] = {}
-        self._counting: _Pairs[tuple[Meaning, ...]] = _Pairs()
-        self._wishing: _Pairs[_Wish] = _Pairs()
+        self._of_terms: dict[Facet, list[tuple[PodSelector, _StandingTerm]]] = {}
+        self._counted: dict[tuple[PodSelector, ...], Tally] = {}
+        self._terms_about: dict[LabelSet, TermsAbout] = {}
+        self._counting: _Pairs[tuple[PodSelector, ...]] = _Pairs()
+        self._selecting: _Pairs[_StandingTerm] = _Pairs()
         self._made = 0
 
     # --- questions -------------------------------------------------------------------------------------------------
 
-    def pods_meant(self, *meanings: Meaning) -> Tally:
-        """Pods on each node that all these mean."""
-        tally = self._counted.get(meanings)
+    def pods_selected(self, *selectors: PodSelector) -> Tally:
+        """Pods on each node that all these select."""
+        tally = self._counted.get(selectors)
         if tally is None:
-            tally = self._counted[meanings] = self._new_tally()
-            for pods in self._counting.put(meanings[0], meanings):
-                if _all_mean(meanings, pods):
+            tally = self._counted[selectors] = self._new_tally()
+            for pods in self._counting.put(selectors[0], selectors):
+                if _all_select(selectors, pods):
                     self._join(self._of_labels[pods], tally, 1)
         return tally
 
-    def regard(self, waiting: LabelSet) -> Regard:
-        """What pods on the nodes think of pods like this one."""
-        regard = self._regards.get(waiting)
-        if regard is None:
+    def terms_about(self, waiting: LabelSet) -> TermsAbout:
+        """Terms of the pods on the nodes that select pods like this one."""
+        about = self._terms_about.get(waiting)
+        if about is None:
             self._make_room()
-            regard = self._regards[waiting] = Regard()
-            for wish in self._wishing.put_pods(waiting):
-                self._join_wish(regard, wish)
-        return regard
+            about = self._terms_about[waiting] = TermsAbout()
+            for term in self._selecting.put_pods(waiting):
+                self._join_term(about, term)
+        return about
 
     # --- pods that come and go -------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class Tallies:
         """The first pod with these labels is about to be counted."""
         self._of_labels[pods] = facet
         facet.adds = [
-            (self._counted[meanings], 1) for meanings in self._counting.put_pods(pods) if _all_mean(meanings, pods)
+            (self._counted[selectors], 1) for selectors in self._counting.put_pods(pods) if _all_select(selectors, pods)
         ]
 
     def labels_went(self, pods: LabelSet) -> None:
@@ -219,33 +219,37 @@ class Tallies:
         del self._of_labels[pods]
         self._counting.drop_pods(pods)
 
-    def terms_came(self, facet: Facet, terms: Terms) -> None:
+    def terms_came(self, facet: Facet, terms: AffinityTerms) -> None:
         """The first pod with these terms is about to be counted."""
         facet.adds = []
-        wishes = [
-            *((_meaning(term), _Wish(facet, term.topology_key, "repelled", 1)) for term in terms.anti_affinity),
-            *((_meaning(term), _Wish(facet, term.topology_key, "required", 1)) for term in terms.affinity),
-            *((_meaning(term), _Wish(facet, term.topology_key, "drawn", amount)) for amount, term in terms.wishes()),
+        by_kind = [
+            *(("anti_affinity", 1, term) for term in terms.anti_affinity),
+            *(("affinity", 1, term) for term in terms.affinity),
+            *(("preferred", weight, term) for weight, term in terms.preferred()),
+        ]
+        stated = [
+            (_selector_of(term), _StandingTerm(facet, term.topology_key, kind, amount))
+            for kind, amount, term in by_kind
         ]
         # A term that stands twice counts twice, but what stands in an index stands there once.
-        self._of_terms[facet] = merged = _merged(wishes)
-        for meaning, wish in merged:
-            for waiting in self._wishing.put(meaning, wish):
-                self._join_wish(self._regards[waiting], wish)
+        self._of_terms[facet] = merged = _merged(stated)
+        for selector, term in merged:
+            for waiting in self._selecting.put(selector, term):
+                self._join_term(self._terms_about[waiting], term)
 
     def terms_went(self, facet: Facet) -> None:
         """The last pod with these terms has been counted out."""
-        for meaning, wish in self._of_terms.pop(facet):
-            self._wishing.drop(meaning, wish)
+        for selector, term in self._of_terms.pop(facet):
+            self._selecting.drop(selector, term)
 
     def clear(self, count: int) -> None:
         """Drop all counts; pods stand on other rows now, or nobody may ask for them again."""
         self._count = count
         self._made = 0
         self._counted.clear()
-        self._regards.clear()
-        self._counting.forget_meanings()
-        self._wishing.forget_pods()
+        self._terms_about.clear()
+        self._counting.forget_selectors()
+        self._selecting.forget_pods()
         for facet in (*self._of_labels.values(), *self._of_terms):
             facet.adds = []
 
@@ -260,14 +264,14 @@ class Tallies:
         if self._made * self._count * 8 > _MOST_BYTES:
             self.clear(self._count)
 
-    def _join_wish(self, regard: Regard, wish: _Wish) -> None:
-        tallies: dict[str, Tally] = getattr(regard, wish.feeling)
-        tally = tallies.get(wish.topology_key)
+    def _join_term(self, about: TermsAbout, term: _StandingTerm) -> None:
+        tallies: dict[str, Tally] = getattr(about, term.kind)
+        tally = tallies.get(term.topology_key)
         if tally is None:
-            # Counted like the others, but not dropped for it: the regard it belongs to is being put together.
+            # Counted like the others, but not dropped for it: what it belongs to is being put together.
             self._made += 1
-            tally = tallies[wish.topology_key] = Tally(self._count)
-        self._join(wish.of, tally, wish.amount)
+            tally = tallies[term.topology_key] = Tally(self._count)
+        self._join(term.of, tally, term.amount)
 
     @staticmethod
     def _join(facet: Facet, tally: Tally, amount: int) -> None:
@@ -275,18 +279,18 @@ class Tallies:
         tally.add(facet.rows, amount)
 
 
-def _all_mean(meanings: tuple[Meaning, ...], pods: LabelSet) -> bool:
-    return all(meaning.means(pods) for meaning in meanings)
+def _all_select(selectors: tuple[PodSelector, ...], pods: LabelSet) -> bool:
+    return all(selector.selects(pods) for selector in selectors)
 
 
-def _meaning(term: PodTerm) -> Meaning:
-    return Meaning(term.selector, frozenset(term.namespaces), term.namespace_selector)
+def _selector_of(term: PodTerm) -> PodSelector:
+    return PodSelector(term.selector, frozenset(term.namespaces), term.namespace_selector)
 
 
-def _merged(wishes: Iterable[tuple[Meaning, _Wish]]) -> list[tuple[Meaning, _Wish]]:
-    """Wishes that differ in their amounts alone, as one."""
-    amounts: dict[tuple[Meaning, _Wish], int] = {}
-    for meaning, wish in wishes:
-        alike = (meaning, wish._replace(amount=0))
-        amounts[alike] = amounts.get(alike, 0) + wish.amount
-    return [(meaning, wish._replace(amount=amount)) for (meaning, wish), amount in amounts.items()]
+def _merged(terms: Iterable[tuple[PodSelector, _StandingTerm]]) -> list[tuple[PodSelector, _StandingTerm]]:
+    """Terms that differ in their amounts alone, as one."""
+    amounts: dict[tuple[PodSelector, _StandingTerm], int] = {}
+    for selector, term in terms:
+        alike = (selector, term._replace(amount=0))
+        amounts[alike] = amounts.get(alike, 0) + term.amount
+    return [(selector, term._replace(amount=amount)) for (selector, term), amount in amounts.items()]

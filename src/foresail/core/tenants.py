@@ -11,7 +11,7 @@ import numpy as np
 from foresail.core.kubernetes import ClaimVolume, Disk, HostPort, KubernetesPod
 from foresail.core.model import Ints, Mask, Rows, Shape
 from foresail.core.spec import PodSpec
-from foresail.core.tallies import Facet, LabelSet, RowCounts, Tallies, Terms
+from foresail.core.tallies import AffinityTerms, Facet, LabelSet, RowCounts, Tallies
 
 
 class Volumes(NamedTuple):
@@ -34,7 +34,7 @@ class Tenants:
         self.labels: dict[LabelSet, RowCounts] = {}
         self.ports: dict[tuple[HostPort, ...], RowCounts] = {}
         self.volumes: dict[Volumes, RowCounts] = {}
-        self.terms: dict[Terms, RowCounts] = {}
+        self.terms: dict[AffinityTerms, RowCounts] = {}
         self.held: Ints = np.zeros((count, 2), dtype=np.int64)
         """Milli-CPU and bytes that pods count for in NodeResourcesFit's score; shape (nodes, 2)."""
         self.tallies = Tallies(count)
@@ -67,14 +67,14 @@ class Tenants:
         facet.home[facet.key] = facet.rows
         if isinstance(facet.key, LabelSet):
             self.tallies.labels_came(facet, facet.key)
-        elif isinstance(facet.key, Terms):
+        elif isinstance(facet.key, AffinityTerms):
             self.tallies.terms_came(facet, facet.key)
 
     def _went(self, facet: Facet) -> None:
         del facet.home[facet.key]
         if isinstance(facet.key, LabelSet):
             self.tallies.labels_went(facet.key)
-        elif isinstance(facet.key, Terms):
+        elif isinstance(facet.key, AffinityTerms):
             self.tallies.terms_went(facet)
 
     def _split(self, shape: Shape) -> list[Facet]:
@@ -86,7 +86,7 @@ class Tenants:
         if own.claims or own.disks:
             found.append(self._facet(self.volumes, Volumes(spec.namespace, own.claims, own.disks)))
         if own.has_terms:
-            terms = Terms(own.affinity, own.anti_affinity, own.preferred_affinity, own.preferred_anti_affinity)
+            terms = AffinityTerms(own.affinity, own.anti_affinity, own.preferred_affinity, own.preferred_anti_affinity)
             found.append(self._facet(self.terms, terms))
         return found
 

@@ -10,16 +10,16 @@ import numpy as np
 from foresail.core.kubernetes import PodTerm, Selector
 from foresail.core.model import Codes, Mask, Nodes, Pod, Rows, Scores, Shape
 from foresail.core.table import NodeTable
-from foresail.core.tallies import LabelSet, Meaning, Tally
+from foresail.core.tallies import LabelSet, PodSelector, Tally
 from foresail.errors import OptionError
 from foresail.policies.kubernetes.scaling import BEST
 from foresail.policies.kubernetes.selecting import Domains, domains, remembered, special
 
-_NOT_NEAR, _TOO_NEAR, _NOT_WELCOME = 1, 2, 3
+_NOT_NEAR, _TOO_NEAR, _KEPT_AWAY = 1, 2, 3
 _REASONS = {
     _NOT_NEAR: "node(s) didn't match pod affinity rules",
     _TOO_NEAR: "node(s) didn't match pod anti-affinity rules",
-    _NOT_WELCOME: "node(s) didn't satisfy existing pods anti-affinity rules",
+    _KEPT_AWAY: "node(s) didn't satisfy existing pods anti-affinity rules",
 }
 
 
@@ -39,7 +39,7 @@ class KubeInterPodAffinityFilter:
         table, index = nodes.table, nodes.index
         terms = _terms(table, pod.shape)
         codes = np.zeros(len(nodes), dtype=np.uint8)
-        codes[self._is_unwelcome(terms, table, index)] = _NOT_WELCOME
+        codes[self._is_kept_away(terms, table, index)] = _KEPT_AWAY
         codes[self._is_too_near(terms, table, index)] = _TOO_NEAR
         if terms.affinity:
             codes[~self._is_near(terms, table, index)] = _NOT_NEAR
@@ -52,12 +52,12 @@ class KubeInterPodAffinityFilter:
         terms = _terms(nodes.table, pod.shape)
         if terms.affinity or terms.anti_affinity:
             return False
-        regard = nodes.table.tenants.tallies.regard(terms.as_waiting)
-        return not any(tally.pods for tally in regard.repelled.values())
+        others = nodes.table.tenants.tallies.terms_about(terms.as_waiting)
+        return not any(tally.pods for tally in others.anti_affinity.values())
 
     @staticmethod
-    def _is_near(terms: _Terms, table: NodeTable, index: Rows) -> Mask:
-        pods = table.tenants.tallies.pods_meant(*(term.meaning for term in terms.affinity))
+    def _is_near(terms: _OwnTerms, table: NodeTable, index: Rows) -> Mask:
+        pods = table.tenants.tallies.pods_selected(*(term.selector for term in terms.affinity))
         has_keys = np.ones(len(index), dtype=np.bool_)
         near = has_keys.copy()
         anywhere = False
@@ -70,18 +70,18 @@ class KubeInterPodAffinityFilter:
         return has_keys if not anywhere and terms.meets_itself else has_keys & near
 
     @staticmethod
-    def _is_too_near(terms: _Terms, table: NodeTable, index: Rows) -> Mask:
+    def _is_too_near(terms: _OwnTerms, table: NodeTable, index: Rows) -> Mask:
         near = np.zeros(len(index), dtype=np.bool_)
         for term in terms.anti_affinity:
-            pods = table.tenants.tallies.pods_meant(term.meaning)
+            pods = table.tenants.tallies.pods_selected(term.selector)
             if pods.pods:
                 near |= term.domains.near(pods.by_node, index) > 0
         return near
 
     @staticmethod
-    def _is_unwelcome(terms: _Terms, table: NodeTable, index: Rows) -> Mask:
+    def _is_kept_away(terms: _OwnTerms, table: NodeTable, index: Rows) -> Mask:
         near = np.zeros(len(index), dtype=np.bool_)
-        for topology_key, pods in table.tenants.tallies.regard(terms.as_waiting).repelled.items():
+        for topology_key, pods in table.tenants.tallies.terms_about(terms.as_waiting).anti_affinity.items():
             if pods.pods:
                 near |= domains(table, topology_key).near(pods.by_node, index) > 0
         return near
@@ -109,24 +109,24 @@ class KubeInterPodAffinityScore:
 
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
         total = np.zeros(len(nodes), dtype=np.int64)
-        for amount, pods, of_key in self._heard(pod, nodes.table):
+        for amount, pods, of_key in self._counted_terms(pod, nodes.table):
             total += amount * of_key.near(pods.by_node, nodes.index)
         return total
 
     def same_for_all(self, pod: Pod, nodes: Nodes) -> float | None:
-        return 0.0 if next(self._heard(pod, nodes.table), None) is None else None
+        return 0.0 if next(self._counted_terms(pod, nodes.table), None) is None else None
 
-    def _heard(self, pod: Pod, table: NodeTable) -> Iterator[tuple[int, Tally, Domains]]:
-        """Wishes that are about somebody: weight, the pods or weights on each node, and the domains they count in."""
+    def _counted_terms(self, pod: Pod, table: NodeTable) -> Iterator[tuple[int, Tally, Domains]]:
+        """Terms that select any pod: weight, the pods or weights on each node, and the domains they count in."""
         terms, tallies = _terms(table, pod.shape), table.tenants.tallies
         for weight, term in terms.preferred:
-            pods = tallies.pods_meant(term.meaning)
+            pods = tallies.pods_selected(term.selector)
             if pods.pods:
                 yield weight, pods, term.domains
         if self._ignore_existing and not terms.preferred:
             return
-        regard = tallies.regard(terms.as_waiting)
-        for weight, by_key in ((1, regard.drawn), (self._hard_weight, regard.required)):
+        others = tallies.terms_about(terms.as_waiting)
+        for weight, by_key in ((1, others.preferred), (self._hard_weight, others.affinity)):
             for topology_key, pods in by_key.items():
                 if weight and pods.pods:
                     yield weight, pods, domains(table, topology_key)
@@ -140,13 +140,13 @@ class KubeInterPodAffinityScore:
 
 
 class _Term(NamedTuple):
-    """A term of a waiting pod: whom it means, and where."""
+    """A term of a waiting pod: which pods it selects, and where."""
 
-    meaning: Meaning
+    selector: PodSelector
     domains: Domains
 
 
-class _Terms(NamedTuple):
+class _OwnTerms(NamedTuple):
     """All terms of a waiting pod, with all that does not change as pods come and go."""
 
     affinity: list[_Term]
@@ -160,19 +160,19 @@ class _Terms(NamedTuple):
 
 
 @remembered
-def _terms(table: NodeTable, shape: Shape) -> _Terms:
+def _terms(table: NodeTable, shape: Shape) -> _OwnTerms:
     own, spec = special(shape), shape.spec
     affinity = [_term(table, term) for term in own.affinity]
     seen = LabelSet(spec.namespace, spec.labels)
-    return _Terms(
+    return _OwnTerms(
         affinity,
         [_term(table, term) for term in own.anti_affinity],
         [
-            *((wish.weight, _term(table, wish.term)) for wish in own.preferred_affinity),
-            *((-wish.weight, _term(table, wish.term)) for wish in own.preferred_anti_affinity),
+            *((term.weight, _term(table, term.term)) for term in own.preferred_affinity),
+            *((-term.weight, _term(table, term.term)) for term in own.preferred_anti_affinity),
         ],
         seen._replace(namespace_labels=tuple(sorted(table.objects.namespaces.get(spec.namespace, {}).items()))),
-        all(term.meaning.means(seen) for term in affinity),
+        all(term.selector.selects(seen) for term in affinity),
     )
 
 
@@ -183,4 +183,4 @@ def _term(table: NodeTable, term: PodTerm) -> _Term:
         namespaces |= {name for name, labels in table.objects.namespaces.items() if chosen.selects(labels)}
         # Kubernetes matches the selector against no labels as well, so one that only forbids means every namespace.
         everywhere = Selector() if chosen.selects({}) else None
-    return _Term(Meaning(term.selector, namespaces, everywhere), domains(table, term.topology_key))
+    return _Term(PodSelector(term.selector, namespaces, everywhere), domains(table, term.topology_key))

@@ -1,4 +1,4 @@
-"""Which nodes a selector means: masks over all nodes and domains, worked out once as long as the nodes stay."""
+"""Which nodes a selector selects: masks over all nodes and domains, worked out once as long as the nodes stay."""
 
 from __future__ import annotations
 

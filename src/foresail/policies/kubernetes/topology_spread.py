@@ -12,7 +12,7 @@ from foresail.core.kubernetes import Requirement, Selector, SpreadConstraint
 from foresail.core.model import Codes, Ints, Mask, Nodes, Pod, Scores, Shape
 from foresail.core.objects import Labels
 from foresail.core.table import NodeTable
-from foresail.core.tallies import Meaning
+from foresail.core.tallies import PodSelector
 from foresail.policies.kubernetes.scaling import BEST
 from foresail.policies.kubernetes.selecting import (
     HOSTNAME,
@@ -164,7 +164,7 @@ class _Rule(NamedTuple):
     """A constraint of a pod, with all that does not change as pods come and go."""
 
     constraint: SpreadConstraint
-    meaning: Meaning | None
+    selector: PodSelector | None
     """None counts nobody."""
     domains: Domains
     meets_itself: int
@@ -226,7 +226,7 @@ def _rule(table: NodeTable, shape: Shape, constraint: SpreadConstraint, among: M
     counts = selector is not None and selector.requirements
     return _Rule(
         constraint,
-        Meaning(selector, frozenset([shape.spec.namespace]), terminating_too=False) if counts else None,
+        PodSelector(selector, frozenset([shape.spec.namespace]), terminating_too=False) if counts else None,
         domains_among(table, constraint.topology_key, among),
         int(selector is not None and selector.selects(dict(shape.spec.labels))),
     )
@@ -234,9 +234,9 @@ def _rule(table: NodeTable, shape: Shape, constraint: SpreadConstraint, among: M
 
 def _counts(table: NodeTable, rule: _Rule) -> Ints:
     """Pods on each node that the constraint is about; shape (all nodes,)."""
-    if rule.meaning is None:
+    if rule.selector is None:
         return np.zeros(table.count, dtype=np.int64)
-    return table.tenants.tallies.pods_meant(rule.meaning).by_node
+    return table.tenants.tallies.pods_selected(rule.selector).by_node
 
 
 def _default_selector(table: NodeTable, shape: Shape) -> Selector:
