@@ -375,7 +375,7 @@ def test_another_profile_tries_those_again_who_fitted_nowhere():
     diary.submit("a", 100)
     assert diary.run() == [(0, "refuse", "a")]
     assert diary.scheduler.queue.sleeps("a")
-    assert [pod.name for pod in diary.scheduler.queue.companions("a")] == ["a"]
+    assert [pod.name for pod in diary.scheduler.queue.same_lane("a")] == ["a"]
     diary.scheduler.profile = load_profile("best-fit")
     assert diary.run() == [(0, "bind node-0", "a")]
 

@@ -20,8 +20,8 @@ class Lane:
         "asleep",
         "deadline_s",
         "failures",
+        "freed_rows",
         "gang",
-        "hopes",
         "key",
         "not_before_s",
         "offered",
@@ -43,8 +43,8 @@ class Lane:
         """Under which order the lane stands among the ready ones."""
         self.asleep = False
         self.woken = False
-        """Roused from its sleep, but its backoff has not ended."""
-        self.hopes: dict[int, None] | None = None
+        """Woken from its sleep, but its backoff has not ended."""
+        self.freed_rows: dict[int, None] | None = None
         """Where room has become free since the lane fitted nowhere; None if it may fit anywhere."""
         self.failures = 0
         self.not_before_s = 0.0

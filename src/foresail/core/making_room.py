@@ -56,7 +56,7 @@ class MakingRoom:
         if self.holds.hold(pod, node, devices, until_s=until_s, why=why):
             self._queue.wake_all()
         if pod.uid in self._queue:
-            self._queue.rouse(pod.uid)
+            self._queue.retry(pod.uid)
         return ""
 
     def refusal(self, pod: Pod, row: int, profile: Profile) -> str:
@@ -108,13 +108,13 @@ class MakingRoom:
         """Whether the pod may get the node at a row by making others go."""
         return self._preemption.could_help(pod, row, self._cluster.table, profile)
 
-    def rouse_holders(self) -> None:
+    def retry_holders(self) -> None:
         """Pods that stand behind others, and for which nobody leaves any more, have something to look at."""
         for held in self.holds:
             uid = held.pod.uid
             is_behind = uid in self._queue and self._queue.first(uid).uid != uid
             if is_behind and not self._preemption.awaits(held.pod, self._cluster.table):
-                self._queue.rouse(uid)
+                self._queue.retry(uid)
 
     # --- turns -----------------------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class MakingRoom:
     def _in_turn(self, first: Pod) -> Iterator[Pod]:
         yield first
         if first.gang is None:
-            yield from self._queue.companions(first.uid)[1:]
+            yield from self._queue.same_lane(first.uid)[1:]
 
     def _make_room(self, pod: Pod, profile: Profile) -> bool:
         """Make others go for a pod, if that helps; True if they went at once and the pod has its node."""

@@ -53,7 +53,7 @@ class Preempting:
         self.is_on = may_preempt is not _nobody
         self.holds = Holds() if holds is None else holds
         self._nominations: dict[Hashable, _Nomination] = {}
-        self._in_vain: set[Hashable] = set()
+        self._had_no_effect: set[Hashable] = set()
 
     @classmethod
     def off(cls) -> Preempting:
@@ -133,11 +133,11 @@ class Preempting:
 
     def without_effect(self, pod: Pod) -> None:
         """All victims are gone and the pod still fits nowhere: it must not make others go again, for ever."""
-        self._in_vain.add(pod.uid)
+        self._had_no_effect.add(pod.uid)
 
     def could_help(self, pod: Pod, row: int, table: NodeTable, profile: Profile) -> bool:
         """Whether the pod may get the node at a row by making others go."""
-        if not self.may_preempt(pod) or pod.uid in self._in_vain:
+        if not self.may_preempt(pod) or pod.uid in self._had_no_effect:
             return False
         if self.nominated(pod.uid) is not None:
             # Once nobody leaves for it any more, it must look for another node if it does not get this one.
@@ -147,7 +147,11 @@ class Preempting:
     def plan(self, pod: Pod, table: NodeTable, profile: Profile) -> Preemption | None:
         """Who must go for the pod; None if that would not help, or if it waits already for others to leave."""
         found = None
-        if self.may_preempt(pod) and pod.uid not in self._in_vain and not self._waits_with_reason(pod, table, profile):
+        if (
+            self.may_preempt(pod)
+            and pod.uid not in self._had_no_effect
+            and not self._waits_with_reason(pod, table, profile)
+        ):
             found = find_victims(pod, table, profile, holds=self.holds)
         if found is None and not self.awaits(pod, table):
             self.withdraw(pod.uid)

@@ -1,8 +1,8 @@
 """Pods that wait: by priority, then by time; asleep while nothing has happened that could help them.
 
-Pods that ask the same stand in one lane. Whether a pod fits depends on what it asks and on the nodes, so when the first
-of a lane fits nowhere, the others need not be tried: the lane sleeps until something wakes it, and pods that ask
-something else pass it by. A gang is a lane of its own, which is ready once enough members stand in it.
+Pods that request the same stand in one lane. Whether a pod fits depends on what it requests and on the nodes, so when
+the first of a lane fits nowhere, the others need not be tried: the lane sleeps until something wakes it, and pods that
+request something else pass it by. A gang is a lane of its own, which is ready once enough members stand in it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable, Iterator
 
 from foresail.core.backoff import NO_BACKOFF, Backoff
 from foresail.core.clock import Clock
+from foresail.core.incomplete_gangs import IncompleteGangs
 from foresail.core.lane import NEVER_S, Lane, Order
 from foresail.core.model import Pod
-from foresail.core.roll_call import RollCall
 from foresail.core.spec import Gang
 
 CouldHelp = Callable[[Pod, int], bool]
@@ -25,14 +25,16 @@ CouldHelp = Callable[[Pod, int], bool]
 class Queue:
     """All waiting pods. `pop` hands out the next lane's turn; `done` and `sleep` say how it went."""
 
-    def __init__(self, clock: Clock, *, backoff: Backoff = NO_BACKOFF, roll_call: RollCall | None = None) -> None:
-        """With a `roll_call`, `incomplete` names the gangs whose members are to be told that they wait for others."""
+    def __init__(
+        self, clock: Clock, *, backoff: Backoff = NO_BACKOFF, incomplete_gangs: IncompleteGangs | None = None
+    ) -> None:
+        """With `incomplete_gangs`, `incomplete` names those whose members are to be told that they wait for others."""
         self.clock = clock
         self._backoff = backoff
-        self._roll_call = roll_call
+        self._incomplete_gangs = incomplete_gangs
         self._lanes: dict[Hashable, Lane] = {}
         self._asleep: dict[Hashable, Lane] = {}
-        self._hoping: dict[Hashable, Lane] = {}
+        self._woken_for_rows: dict[Hashable, Lane] = {}
         self._ready: list[tuple[Order, int, Lane]] = []
         self._backing_off: list[tuple[float, int, Lane]] = []
         self._deadlines: list[tuple[float, int, Lane]] = []
@@ -53,7 +55,7 @@ class Queue:
     @property
     def has_sleepers(self) -> bool:
         """Whether there is anyone to wake, or to tell where else there is room."""
-        return bool(self._asleep or self._hoping)
+        return bool(self._asleep or self._woken_for_rows)
 
     @property
     def asleep_count(self) -> int:
@@ -75,9 +77,9 @@ class Queue:
         lane.waiting += 1
         # One more of a shape that fits nowhere is no news, but one more member may make a gang fit.
         if lane.gang is not None:
-            self._hope_anew(lane)
+            self._open_to_all_nodes(lane)
             if lane.key in self._asleep:
-                self._rouse(lane)
+                self._wake_lane(lane)
             self._count(lane)
         self._offer(lane)
 
@@ -89,7 +91,7 @@ class Queue:
             self._count(lane)
             self._drop_if_over(lane)
 
-    def companions(self, uid: Hashable) -> list[Pod]:
+    def same_lane(self, uid: Hashable) -> list[Pod]:
         """All who wait in the same lane as a waiting pod, in their order: whatever refuses one refuses them all."""
         return self._in_order(self._waiting[uid][1])
 
@@ -101,13 +103,13 @@ class Queue:
         """Who stands first in the lane of a waiting pod."""
         return self._head(self._waiting[uid][1])[1]
 
-    def rouse(self, uid: Hashable) -> None:
+    def retry(self, uid: Hashable) -> None:
         """Give the lane of a waiting pod a turn: this pod may get what another of the lane could not."""
         lane = self._waiting[uid][1]
-        # A lane that was woken for one node alone has hope elsewhere, too.
-        self._hope_anew(lane)
+        # A lane that was woken for one node alone may fit elsewhere, too.
+        self._open_to_all_nodes(lane)
         if lane.key in self._asleep:
-            self._rouse(lane)
+            self._wake_lane(lane)
 
     def restart(self, gang: Gang) -> None:
         """The gang has lost its start: it must find room together anew, and its timeout counts from now."""
@@ -135,15 +137,15 @@ class Queue:
         self._count(lane)
         self._drop_if_over(lane)
         if lane.waiting:
-            self._hope_anew(lane)
+            self._open_to_all_nodes(lane)
             if lane.key in self._asleep:
-                self._rouse(lane)
+                self._wake_lane(lane)
             self._offer(lane)
 
     def _count(self, lane: Lane) -> None:
         """The members of a gang, or how many it needs, have become others."""
-        if self._roll_call is not None and lane.gang is not None:
-            self._roll_call.count(lane)
+        if self._incomplete_gangs is not None and lane.gang is not None:
+            self._incomplete_gangs.count(lane)
 
     def _lane(self, pod: Pod) -> Lane:
         key: Hashable = pod.shape if pod.gang is None else ("gang", pod.gang.name)
@@ -170,7 +172,7 @@ class Queue:
         lane.offered = None
         self._lanes.pop(lane.key, None)
         self._asleep.pop(lane.key, None)
-        self._hoping.pop(lane.key, None)
+        self._woken_for_rows.pop(lane.key, None)
 
     # --- turns -----------------------------------------------------------------------------------------------------
 
@@ -191,7 +193,7 @@ class Queue:
             if self._head(lane)[0] != order:
                 self._offer(lane)  # its first pod was removed; the next one may have to let others pass
                 continue
-            if could_help is not None and not self._has_hope(lane, could_help):
+            if could_help is not None and not self._may_fit(lane, could_help):
                 self._fall_asleep(lane)
                 continue
             return lane, [lane.pods[0][1]] if lane.gang is None else self._in_order(lane)
@@ -225,43 +227,46 @@ class Queue:
         lane.asleep = True
         lane.woken = False
         lane.offered = None
-        self._hoping.pop(lane.key, None)
+        self._woken_for_rows.pop(lane.key, None)
         self._asleep[lane.key] = lane
 
     def wake(self, row: int, could_help: CouldHelp | None = None) -> None:
         """Room has become free at a row: wake the sleeping lanes with a pod that it could help."""
-        for lane in self._hoping.values():
-            if lane.hopes is not None:
-                lane.hopes[row] = None
+        for lane in self._woken_for_rows.values():
+            if lane.freed_rows is not None:
+                lane.freed_rows[row] = None
         for lane in list(self._asleep.values()):
-            if could_help is None or any(could_help(pod, row) for pod in self._asks(lane)):
-                lane.hopes = {row: None}
-                self._hoping[lane.key] = lane
-                self._rouse(lane)
+            if could_help is None or any(could_help(pod, row) for pod in self._one_of_each_shape(lane)):
+                lane.freed_rows = {row: None}
+                self._woken_for_rows[lane.key] = lane
+                self._wake_lane(lane)
 
     def wake_all(self) -> None:
         """Something happened that may help anyone anywhere."""
-        for lane in list(self._hoping.values()):
-            self._hope_anew(lane)
+        for lane in list(self._woken_for_rows.values()):
+            self._open_to_all_nodes(lane)
         for lane in list(self._asleep.values()):
-            self._hope_anew(lane)
-            self._rouse(lane)
+            self._open_to_all_nodes(lane)
+            self._wake_lane(lane)
 
-    def _hope_anew(self, lane: Lane) -> None:
-        lane.hopes = None
-        self._hoping.pop(lane.key, None)
+    def _open_to_all_nodes(self, lane: Lane) -> None:
+        """The lane may fit anywhere, not only where room has become free."""
+        lane.freed_rows = None
+        self._woken_for_rows.pop(lane.key, None)
 
-    def _has_hope(self, lane: Lane, could_help: CouldHelp) -> bool:
+    def _may_fit(self, lane: Lane, could_help: CouldHelp) -> bool:
         """Whether there is still room for a pod of the lane where room has become free; elsewhere there was none."""
-        return lane.hopes is None or any(could_help(pod, row) for pod in self._asks(lane) for row in lane.hopes)
+        return lane.freed_rows is None or any(
+            could_help(pod, row) for pod in self._one_of_each_shape(lane) for row in lane.freed_rows
+        )
 
-    def _asks(self, lane: Lane) -> list[Pod]:
-        """One waiting pod for each different ask in the lane."""
+    def _one_of_each_shape(self, lane: Lane) -> list[Pod]:
+        """One waiting pod for each shape in the lane."""
         if lane.gang is None:
             return [self._head(lane)[1]]
         return list({pod.shape: pod for _, pod in lane.pods if pod.uid in self._waiting}.values())
 
-    def _rouse(self, lane: Lane) -> None:
+    def _wake_lane(self, lane: Lane) -> None:
         self._asleep.pop(lane.key, None)
         if lane.not_before_s > self.clock.now():
             lane.woken = True
@@ -276,7 +281,7 @@ class Queue:
         while self._backing_off and self._backing_off[0][0] <= now_s:
             entry = heapq.heappop(self._backing_off)
             if self._is_backing_off(entry):
-                self._rouse(entry[2])
+                self._wake_lane(entry[2])
 
     def _offer(self, lane: Lane) -> None:
         """Put the lane among the ready ones under its first pod's order, unless it stands there already."""
@@ -314,12 +319,12 @@ class Queue:
         return min(
             self._backing_off[0][0] if self._backing_off else NEVER_S,
             self._deadlines[0][0] if self._deadlines else NEVER_S,
-            NEVER_S if self._roll_call is None else self._roll_call.next_time_s(),
+            NEVER_S if self._incomplete_gangs is None else self._incomplete_gangs.next_time_s(),
         )
 
     def incomplete(self) -> list[tuple[Gang, list[Pod], int]]:
-        """Gangs whose members are to be told now that they wait for companions, and for how many more."""
-        lanes = () if self._roll_call is None else self._roll_call.due()
+        """Gangs whose members are to be told now that they wait for same_lane, and for how many more."""
+        lanes = () if self._incomplete_gangs is None else self._incomplete_gangs.due()
         return [
             (lane.gang, self._in_order(lane), lane.missing - lane.waiting) for lane in lanes if lane.gang is not None
         ]

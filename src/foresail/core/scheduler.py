@@ -83,7 +83,7 @@ class Scheduler:
         self.queue.add(pod, again=again)
         if self._room.is_to_be_tried(pod):
             # Its shape may sleep because it fits nowhere; but this pod may get what the others could not.
-            self.queue.rouse(pod.uid)
+            self.queue.retry(pod.uid)
 
     def withdraw(self, uid: Hashable) -> None:
         """A waiting pod is to wait no longer."""
@@ -208,7 +208,7 @@ class Scheduler:
             self.queue.wake_all()
         else:
             self.queue.wake(row, self._could_help)
-            self._room.rouse_holders()
+            self._room.retry_holders()
 
     def pod_came(self) -> None:
         """A pod has got a node. Usually that helps nobody, but one may have waited for the company of another."""

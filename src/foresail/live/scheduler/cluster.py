@@ -123,8 +123,8 @@ class LiveCluster:
         self._metrics.attempts[UNSCHEDULABLE_RESULT].inc()
         message = availability(why)
         # The others of its lane were not tried, but wait for the same reason.
-        for companion in self.scheduler.queue.companions(pod.uid):
-            self._tell(companion.uid, UNSCHEDULABLE, message)
+        for other in self.scheduler.queue.same_lane(pod.uid):
+            self._tell(other.uid, UNSCHEDULABLE, message)
 
     def give_up(self, gang: Gang, members: list[Pod], why: str) -> None:
         get_logger().warning("gang_given_up", gang=gang.name, members=len(members), why=why)
@@ -171,8 +171,8 @@ class LiveCluster:
         self.policy_error = str(error)
         get_logger().error("policy_failed", pods=[pod.name for pod in pods[:5]], error=str(error))
         for pod in pods:
-            for companion in self.scheduler.queue.companions(pod.uid):
-                self._tell(companion.uid, SCHEDULER_ERROR, str(error))
+            for other in self.scheduler.queue.same_lane(pod.uid):
+                self._tell(other.uid, SCHEDULER_ERROR, str(error))
         self._try_again_later()
 
     def _try_again_later(self) -> None:
@@ -190,8 +190,8 @@ class LiveCluster:
 
     def same_refusal(self, pod: Pod) -> None:
         """A pod has joined a lane that sleeps: it waits for the same reason as the others there."""
-        for companion in self.scheduler.queue.companions(pod.uid):
-            told = self.conditions.told(_uid(companion))
+        for other in self.scheduler.queue.same_lane(pod.uid):
+            told = self.conditions.told(_uid(other))
             if told is not None:
                 self._tell(pod.uid, *told)
                 return

@@ -11,13 +11,13 @@ from foresail.core.backoff import Backoff
 from foresail.core.clock import Clock, WallClock
 from foresail.core.control import Controller
 from foresail.core.decide import decide
+from foresail.core.incomplete_gangs import IncompleteGangs
 from foresail.core.journal import Journal, What
 from foresail.core.journal import Listener as JournalListener
 from foresail.core.lifecycle import Lives, State
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.profile import Profile
 from foresail.core.queue import Queue
-from foresail.core.roll_call import RollCall
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang
 from foresail.core.table import NodeTable
@@ -69,7 +69,7 @@ class LiveScheduler(Listener):
         events = [] if dry_run else [EventReport(self.cache, self.events)]
         self.journal = Journal(self._clock, *events, counted(self.metrics), *reports)
         """What happens here, for whoever wants to know."""
-        self.queue = Queue(self._clock, backoff=backoff, roll_call=RollCall(self._clock))
+        self.queue = Queue(self._clock, backoff=backoff, incomplete_gangs=IncompleteGangs(self._clock))
         self.lives = Lives()
         """Where each pod of ours is, from when it can be placed until it has left its node."""
         self.cluster = (DryCluster if dry_run else LiveCluster)(

@@ -1,11 +1,11 @@
-"""Gangs that wait for companions: what is told, and when; the history is of (second, gang, members, how many more)."""
+"""Gangs that wait for same_lane: what is told, and when; the history is of (second, gang, members, how many more)."""
 
 import pytest
 
 from foresail.core.clock import SimClock
+from foresail.core.incomplete_gangs import IncompleteGangs
 from foresail.core.model import Pod
 from foresail.core.queue import Queue
-from foresail.core.roll_call import RollCall
 from foresail.core.spec import Gang, NodeSpec, PodSpec
 from foresail.core.table import NodeTable
 
@@ -15,7 +15,7 @@ class World:
 
     def __init__(self):
         self.clock = SimClock()
-        self.queue = Queue(self.clock, roll_call=RollCall(self.clock))
+        self.queue = Queue(self.clock, incomplete_gangs=IncompleteGangs(self.clock))
         self.shape = NodeTable([NodeSpec("n", 1000, 0)]).shape(PodSpec(cpu_milli=1))
         self.told = []
 

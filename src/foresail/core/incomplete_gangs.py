@@ -20,7 +20,7 @@ _LATEST_S = 30.0
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
+class _IncompleteGang:
     """What is known of one incomplete gang."""
 
     lane: Lane
@@ -34,45 +34,45 @@ class _Call:
     """How often it was."""
 
 
-class RollCall:
+class IncompleteGangs:
     """Counts the members of each gang, and says when one that is incomplete is to be told."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._calls: dict[Hashable, _Call] = {}
-        self._times: list[tuple[float, int, _Call]] = []
+        self._gangs: dict[Hashable, _IncompleteGang] = {}
+        self._times: list[tuple[float, int, _IncompleteGang]] = []
         """One entry for each gang that is to be told, at the time it is due or before: that may be put off."""
         self._sequence = itertools.count()
 
     def count(self, lane: Lane) -> None:
         """A gang may have another number of members than before, or need another."""
         if not 0 < lane.waiting < lane.missing:
-            self._calls.pop(lane.key, None)
+            self._gangs.pop(lane.key, None)
             return
-        call = self._calls.get(lane.key)
-        if call is None:
-            call = self._calls[lane.key] = _Call(lane)
+        gang = self._gangs.get(lane.key)
+        if gang is None:
+            gang = self._gangs[lane.key] = _IncompleteGang(lane)
         now = (lane.waiting, lane.missing)
-        if now == call.seen:
+        if now == gang.seen:
             return
-        call.seen = now
-        is_news = call.since_s == NEVER_S
+        gang.seen = now
+        is_news = gang.since_s == NEVER_S
         now_s = self._clock.now()
         if is_news:
-            call.since_s = now_s
-        quiet_s = min(_LATEST_S, _QUIET_S * 2.0 ** min(call.told, 60))
-        call.due_s = min(now_s + quiet_s, call.since_s + _LATEST_S)
+            gang.since_s = now_s
+        quiet_s = min(_LATEST_S, _QUIET_S * 2.0 ** min(gang.told, 60))
+        gang.due_s = min(now_s + quiet_s, gang.since_s + _LATEST_S)
         if is_news:
-            heapq.heappush(self._times, (call.due_s, next(self._sequence), call))
+            heapq.heappush(self._times, (gang.due_s, next(self._sequence), gang))
 
     def next_time_s(self) -> float:
         """When the next gang is to be told."""
         while self._times:
-            time_s, _, call = self._times[0]
-            if self._calls.get(call.lane.key) is not call:
+            time_s, _, gang = self._times[0]
+            if self._gangs.get(gang.lane.key) is not gang:
                 heapq.heappop(self._times)  # complete or gone by now
-            elif time_s < call.due_s:
-                heapq.heapreplace(self._times, (call.due_s, next(self._sequence), call))
+            elif time_s < gang.due_s:
+                heapq.heapreplace(self._times, (gang.due_s, next(self._sequence), gang))
             else:
                 return time_s
         return NEVER_S
@@ -82,8 +82,8 @@ class RollCall:
         lanes = []
         now_s = self._clock.now()
         while self.next_time_s() <= now_s:
-            _, _, call = heapq.heappop(self._times)
-            call.since_s = NEVER_S
-            call.told += 1
-            lanes.append(call.lane)
+            _, _, gang = heapq.heappop(self._times)
+            gang.since_s = NEVER_S
+            gang.told += 1
+            lanes.append(gang.lane)
         return lanes
