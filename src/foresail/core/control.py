@@ -16,6 +16,16 @@ from foresail.core.table import NodeTable
 
 CPU_USED_MILLI = "cpu_used_milli"
 """Reading: CPU that a pod uses now."""
+CPU_USED_S = "cpu_used_s"
+"""Reading: CPU-seconds that a pod has used since it was made; a successor begins at 0."""
+STEPS_DONE = "steps_done"
+"""Reading: the step of a training job's last report; goes on across moves and restarts."""
+STEPS_TOTAL = "steps_total"
+"""Reading: after how many steps a training job is done, as it says itself."""
+LOSS = "loss"
+"""Reading: the loss in a training job's last report."""
+ACCURACY = "accuracy"
+"""Reading: the accuracy in a training job's last report."""
 WORK_DONE_CPU_S = "work_done_cpu_s"
 """Reading: CPU-seconds of work that a pod has behind it."""
 WORK_LEFT_CPU_S = "work_left_cpu_s"
@@ -49,6 +59,13 @@ class RunningPod(NamedTuple):
     """The most it may use, 0 for no limit."""
     annotations: Mapping[str, str] = {}
     """Those of foresail.dev; written by whoever wrote the pod, so never more than a claim."""
+    stable_id: Hashable = None
+    """Names the job across moves, where every successor is a new pod; None for one whose uid stays."""
+
+    @property
+    def job(self) -> Hashable:
+        """Who this is, also after a move: what a controller remembers of a job it keeps under this."""
+        return self.pod.uid if self.stable_id is None else self.stable_id
 
 
 class NodeRoom(NamedTuple):

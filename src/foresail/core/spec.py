@@ -132,6 +132,21 @@ class Gang:
     """How long the gang may wait for its members and for room before it is given up."""
 
 
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a training job tells of itself while it works: a row every so many steps, as it gets on with its work.
+
+    `loss` and `accuracy` are values at equal distances of the work, the first before it begins and the last at its
+    end; between them they are interpolated. Empty for what it does not tell.
+    """
+
+    name: str
+    steps: int
+    report_every: int
+    loss: tuple[float, ...] = ()
+    accuracy: tuple[float, ...] = ()
+
+
 def _no_floats() -> npt.NDArray[np.float64]:
     return np.empty(0, dtype=np.float64)
 
@@ -148,8 +163,9 @@ class Workload:
     runs once placed, infinity if the trace does not say. `gang_of[i]` indexes `gangs`, -1 for none. Where pods share
     CPU, `cpu_limit_milli` is the most that a pod may use (0: no limit), `cpu_weight` what it counts for against others
     (0: what it requests), `work_cpu_s` the CPU-seconds it has to do (not a number: its duration at what it requests);
-    decisions do not depend on them. Columns left out are filled with: arrival 0, duration infinity, priority 0, no
-    gang, no limit, weight 0, no stated work.
+    decisions do not depend on them. `training_of[i]` indexes `trainings`, -1 for a pod that reports no progress.
+    Columns left out are filled with: arrival 0, duration infinity, priority 0, no gang, no limit, weight 0, no stated
+    work, no training.
     """
 
     names: Sequence[str]
@@ -163,6 +179,8 @@ class Workload:
     cpu_limit_milli: npt.NDArray[np.int64] = field(default_factory=_no_ints)
     cpu_weight: npt.NDArray[np.float64] = field(default_factory=_no_floats)
     work_cpu_s: npt.NDArray[np.float64] = field(default_factory=_no_floats)
+    training_of: npt.NDArray[np.int64] = field(default_factory=_no_ints)
+    trainings: list[Training] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         count = len(self.names)
@@ -180,6 +198,8 @@ class Workload:
             self.cpu_weight = np.zeros(count)
         if not len(self.work_cpu_s):
             self.work_cpu_s = np.full(count, np.nan)
+        if not len(self.training_of):
+            self.training_of = np.full(count, -1, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.names)

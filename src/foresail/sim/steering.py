@@ -7,21 +7,23 @@ from dataclasses import replace
 
 from foresail.core.clock import Clock
 from foresail.core.columns import CPU
-from foresail.core.control import CPU_USED_MILLI, WORK_DONE_CPU_S, WORK_LEFT_CPU_S, RunningPod, View
+from foresail.core.control import CPU_USED_MILLI, CPU_USED_S, WORK_DONE_CPU_S, WORK_LEFT_CPU_S, RunningPod, View
 from foresail.core.lifecycle import State
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.scheduler import Scheduler
 from foresail.sim.cluster import SimCluster, index_of
+from foresail.sim.work.reports import Reports
 
 _TO_MOVE_S = 1.0
 """How long room is held for a pod that moves; in virtual time it gets there in the same instant."""
 
 
 class SimTelemetry:
-    """Readings of running pods, taken from their work."""
+    """Readings of running pods, taken from their work and from what training jobs report."""
 
-    def __init__(self, cluster: SimCluster) -> None:
+    def __init__(self, cluster: SimCluster, reports: Reports) -> None:
         self._cluster = cluster
+        self._reports = reports
 
     def reading(self, uid: Hashable, name: str) -> float | None:
         if not isinstance(uid, int) or uid not in self._cluster.running:
@@ -29,20 +31,21 @@ class SimTelemetry:
         work = self._cluster.work
         readings = {
             CPU_USED_MILLI: work.used_milli,
+            CPU_USED_S: work.used_cpu_s,
             WORK_DONE_CPU_S: work.done_cpu_s,
             WORK_LEFT_CPU_S: work.left_cpu_s,
         }
-        return readings[name](uid) if name in readings else None
+        return readings[name](uid) if name in readings else self._reports.reading(uid, name)
 
 
 class Steering:
     """Moves, resizes and holds in virtual time: what can be done is done at once."""
 
-    def __init__(self, cluster: SimCluster, scheduler: Scheduler, clock: Clock) -> None:
+    def __init__(self, cluster: SimCluster, scheduler: Scheduler, clock: Clock, reports: Reports) -> None:
         self._cluster = cluster
         self._scheduler = scheduler
         self._clock = clock
-        self._telemetry = SimTelemetry(cluster)
+        self._telemetry = SimTelemetry(cluster, reports)
 
     def view(self) -> View:
         cluster, table = self._cluster, self._cluster.table

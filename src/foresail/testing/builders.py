@@ -10,7 +10,7 @@ import numpy as np
 
 from foresail.core.control import RunningPod, View
 from foresail.core.model import Nodes, Placement, Pod, Shape
-from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Taint, Toleration, Workload
+from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Taint, Toleration, Training, Workload
 from foresail.core.table import GPU, NodeTable
 
 Amounts = Sequence[int]
@@ -129,23 +129,25 @@ def make_pod(
 def make_workload(pods: Mapping[str, Mapping[str, Any]]) -> Workload:
     """Pods by name, each with fields of `PodSpec` and columns of `Workload`, such as cpu_milli=1000, arrival_s=5.0.
 
-    `gang` is a `Gang`.
+    `gang` is a `Gang`, `training` a `Training`.
     """
     specs: dict[PodSpec, int] = {}
     gangs: dict[Gang, int] = {}
-    columns: dict[str, list[Any]] = {name: [] for name in ("spec_of", "gang_of", *_COLUMN_DEFAULTS)}
+    trainings: dict[Training, int] = {}
+    columns: dict[str, list[Any]] = {name: [] for name in ("spec_of", "gang_of", "training_of", *_COLUMN_DEFAULTS)}
     for given in pods.values():
         fields = dict(given)
-        gang = fields.pop("gang", None)
+        gang, training = fields.pop("gang", None), fields.pop("training", None)
         columns["gang_of"].append(-1 if gang is None else gangs.setdefault(gang, len(gangs)))
+        columns["training_of"].append(-1 if training is None else trainings.setdefault(training, len(trainings)))
         for name, default in _COLUMN_DEFAULTS.items():
             columns[name].append(fields.pop(name, default))
         columns["spec_of"].append(specs.setdefault(PodSpec(**fields), len(specs)))
-    whole = ("spec_of", "gang_of", "priority", "cpu_limit_milli")
+    whole = ("spec_of", "gang_of", "training_of", "priority", "cpu_limit_milli")
     arrays: dict[str, Any] = {
         name: np.array(values, dtype=np.int64 if name in whole else np.float64) for name, values in columns.items()
     }
-    return Workload(names=list(pods), specs=list(specs), gangs=list(gangs), **arrays)
+    return Workload(names=list(pods), specs=list(specs), gangs=list(gangs), trainings=list(trainings), **arrays)
 
 
 def make_view(

@@ -31,6 +31,7 @@ class FixedTime:
         self._works_from_s = [math.nan] * len(workload)
         """When it began to work there, or will; not a number for a pod without a node."""
         self._has_run = [False] * len(workload)
+        self._lost_s = [0.0] * len(workload)
 
     def start(self, index: int, row: int) -> None:  # noqa: ARG002 - a time does not depend on the node
         self._go_on(index, self._interruptions.restart_s if self._has_run[index] else 0.0)
@@ -49,13 +50,15 @@ class FixedTime:
         self._leave(index)
 
     def stop(self, index: int) -> None:
-        interruptions = self._interruptions
+        interruptions, had_s = self._interruptions, self._done_s(index)
         if interruptions.keeps_progress:
             worked_s, every_s = self._worked_s(index), interruptions.checkpoint_every_s
             kept_s = math.floor(worked_s / every_s) * every_s if every_s else worked_s
             self._left_s[index] = max(0.0, self._left_s[index] - kept_s)
         else:
             self._left_s[index] = float(self._workload.duration_s[index])
+        self._works_from_s[index] = math.nan
+        self._lost_s[index] += had_s - self._done_s(index)
         self._leave(index)
 
     def move(self, index: int, row: int) -> None:  # noqa: ARG002 - as in start
@@ -80,11 +83,17 @@ class FixedTime:
         """What the trace says that it requests."""
         return float(self._workload.spec(index).cpu_milli)
 
+    def used_cpu_s(self, index: int) -> float:
+        return (self._done_s(index) + self._lost_s[index]) * self.used_milli(index) / 1000
+
     def done_cpu_s(self, index: int) -> float:
+        return self._done_s(index) * self.used_milli(index) / 1000
+
+    def _done_s(self, index: int) -> float:
         done_s = self._worked_s(index)
         if self._left_s[index] < math.inf:
             done_s += float(self._workload.duration_s[index]) - self._left_s[index]
-        return done_s * self.used_milli(index) / 1000
+        return done_s
 
     def left_cpu_s(self, index: int) -> float:
         cpu = self.used_milli(index) / 1000

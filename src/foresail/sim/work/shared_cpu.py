@@ -74,6 +74,8 @@ class SharedCpu:
         self._saved = [0.0] * count
         """Those of the last checkpoint."""
         self._lost = [0.0] * count
+        self._used = [0.0] * count
+        """CPU-seconds used, as far as `_done` is brought up to date."""
         self._checkpoint_due_s = [math.inf] * count
         self._rate = [0.0] * count
         """CPU-seconds of work a second."""
@@ -167,6 +169,7 @@ class SharedCpu:
             # One that ends now has done all of its work, whatever rounding has made of the last bit.
             ends = self._end_s[index] <= now_s
             self._done[index] = self._work[index] if ends else self._done_by(index, now_s - since_s)
+            self._used[index] += self._granted[index] * (now_s - since_s)
 
     def _done_by(self, index: int, after_s: float) -> float:
         return min(self._work[index], self._done[index] + self._rate[index] * after_s)
@@ -214,11 +217,17 @@ class SharedCpu:
     def used_milli(self, index: int) -> float:
         return 1000 * self._granted[index]
 
+    def used_cpu_s(self, index: int) -> float:
+        return self._used[index] + self._granted[index] * self._unaccounted_s(index)
+
     def done_cpu_s(self, index: int) -> float:
+        return self._done_by(index, self._unaccounted_s(index))
+
+    def _unaccounted_s(self, index: int) -> float:
+        """How long the pod has worked since its row was last brought up to date."""
         row = self._row[index]
-        if row < 0 or index not in self._working[row]:
-            return self._done[index]
-        return self._done_by(index, self._clock.now() - self._since_s[row])
+        works = row >= 0 and index in self._working[row]
+        return self._clock.now() - self._since_s[row] if works else 0.0
 
     def left_cpu_s(self, index: int) -> float:
         return self._work[index] - self.done_cpu_s(index)

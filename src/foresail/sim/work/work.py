@@ -66,6 +66,9 @@ class Work(Protocol):
     def used_milli(self, index: int) -> float:
         """CPU that the running pod uses now."""
 
+    def used_cpu_s(self, index: int) -> float:
+        """CPU-seconds that the pod has used so far, for what it has lost as well."""
+
     def done_cpu_s(self, index: int) -> float:
         """CPU-seconds of its work that the pod has behind it now, what it has lost not counted."""
 
