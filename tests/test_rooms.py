@@ -29,10 +29,10 @@ MAY_KNOW = {
     "foresail.live.serving": (),
     "foresail.policies": ("foresail.core", "foresail.plugins"),
     "foresail.report": ("foresail.results",),
-    "foresail.sim.work": ("foresail.core",),
+    "foresail.sim.work": ("foresail.core", "foresail.sim.agenda"),
     "foresail.traces.check": ("foresail.core",),
     "foresail.traces.generate": ("foresail.core",),
-    "foresail.traces.openb": ("foresail.core", "foresail.traces"),
+    "foresail.traces.openb": ("foresail.core", "foresail.traces", "foresail.addresses"),
 }
 """Rooms beside itself that a folder, with all in it, may import from."""
 
