@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from foresail.cli.main import app
 from foresail.experiments.what_if import WhatIfRequest, what_if
-from foresail.live.snapshot import Choice, snapshot_of
+from foresail.live.snapshot import PodChoice, snapshot_of
 from foresail.policies.plain.least_allocated import LeastAllocated
 from foresail.traces.snapshot import write_snapshot
 
@@ -107,7 +107,7 @@ def test_compare(stacks, trace):
 def test_what_if(stacks, tmp_path):
     path = tmp_path / "cluster.yaml"
     lists = {"Node": [make_node("a"), make_node("b")], "Pod": [make_pod("p"), make_pod("q")]}
-    write_snapshot(path, snapshot_of(lists, Choice()))
+    write_snapshot(path, snapshot_of(lists, PodChoice()))
     what_if(WhatIfRequest(str(path), policy=POLICY))
     check(stacks, "place_all")
 

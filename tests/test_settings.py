@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from foresail.cli.options import Given, Kind, takes_options
+from foresail.cli.options import Given, OptionSource, takes_options
 from foresail.core.backoff import Backoff
 from foresail.errors import InputError
 from foresail.experiments.request import RunRequest
@@ -47,7 +47,7 @@ def parsed(kind, words):
     app = typer.Typer()
 
     @app.command()
-    @takes_options(Kind(kind))
+    @takes_options(OptionSource(kind))
     def verb(given: Given) -> None:
         found.append(make(kind, given.of(kind)))
 
@@ -58,7 +58,7 @@ def parsed(kind, words):
 
 def test_a_field_is_an_option_with_its_meaning_unit_and_default():
     app = typer.Typer()
-    app.command()(takes_options(Kind(Outer))(lambda given: None))
+    app.command()(takes_options(OptionSource(Outer))(lambda given: None))
     said = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output.split())
     assert "--pause SECONDS Protocol clock: how long nothing happens. [default: 2.5]" in said
     assert "--way <up|down> Protocol clock: where to. [default: up]" in said

@@ -10,7 +10,7 @@ from foresail.errors import InputError, OptionError
 from foresail.experiments.request import WhatIfRequest
 from foresail.experiments.what_if import store_what_if, what_if, what_if_table
 from foresail.kube.objects.values import GANG, GANG_MIN
-from foresail.live.snapshot import Choice, snapshot_of
+from foresail.live.snapshot import PodChoice, snapshot_of
 from foresail.results.folder import read_run
 from foresail.traces.snapshot import write_snapshot
 
@@ -41,7 +41,7 @@ def cluster(tmp_path):
     }
     lists["Pod"][1]["metadata"]["ownerReferences"] = [{"kind": "Node", "name": "b", "controller": True}]
     path = tmp_path / "cluster.yaml"
-    write_snapshot(path, snapshot_of(lists, Choice()))
+    write_snapshot(path, snapshot_of(lists, PodChoice()))
     return path
 
 
@@ -111,7 +111,7 @@ def test_pods_with_resource_claims_are_not_placed_and_not_moved(tmp_path):
         "Pod": [make_pod("runs", "3", "a", **claims), make_pod("waits", **claims), make_pod("large", "2")],
     }
     path = tmp_path / "cluster.yaml"
-    write_snapshot(path, snapshot_of(lists, Choice()))
+    write_snapshot(path, snapshot_of(lists, PodChoice()))
     for evict_all in (False, True):
         answer = what_if(WhatIfRequest(str(path), evict_all=evict_all))
         assert dict(told(answer)) == {

@@ -22,7 +22,7 @@ from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.pod import pod_spec_of
 from foresail.kube.objects.values import GANG, GANG_MIN, GPU_DEVICES, GPU_MILLI, POD_GROUP
 from foresail.live.cache.listing import filled, list_all, listed
-from foresail.live.snapshot import Choice, cluster_of, snapshot_of, take_snapshot
+from foresail.live.snapshot import PodChoice, cluster_of, snapshot_of, take_snapshot
 from foresail.policies.plain.devices import LeastSufficient
 from foresail.traces.kubernetes import read_nodes, read_pods
 from foresail.traces.snapshot import KEPT, counts, kept, read_snapshot, write_snapshot
@@ -31,7 +31,7 @@ SECRET = "hunter2"  # noqa: S105 - to look for it
 
 
 def written(path, lists, choice=None):
-    write_snapshot(path, snapshot_of(lists, choice or Choice()))
+    write_snapshot(path, snapshot_of(lists, choice or PodChoice()))
     return path
 
 
@@ -314,15 +314,15 @@ def test_which_pods_are_taken():
     def names(choice):
         return [value["metadata"]["name"] for value in snapshot_of({"Pod": pods}, choice)]
 
-    assert names(Choice()) == ["placed", "member", "waits", "elsewhere"]
-    assert names(Choice(namespaces={"team"})) == ["placed", "member", "elsewhere"]
-    assert names(Choice(placed=False, namespaces={"default"})) == ["waits"]
+    assert names(PodChoice()) == ["placed", "member", "waits", "elsewhere"]
+    assert names(PodChoice(namespaces={"team"})) == ["placed", "member", "elsewhere"]
+    assert names(PodChoice(placed=False, namespaces={"default"})) == ["waits"]
 
 
 def test_a_group_that_several_versions_serve_is_written_once():
     group = make_group("g", 2)
     lists = {"PodGroup": [group], "PodGroup.v1alpha3": [group], "PodGroup.scheduling.x-k8s.io": [group]}
-    found = list(snapshot_of(lists, Choice()))
+    found = list(snapshot_of(lists, PodChoice()))
     assert [value["apiVersion"] for value in found] == ["scheduling.k8s.io/v1alpha2", "scheduling.x-k8s.io/v1alpha1"]
     assert dict(counts(found)) == {"PodGroup": 2}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foresail.cli.options import Given, Kind, takes_options
+from foresail.cli.options import Given, OptionSource, takes_options
 from foresail.errors import OptionError, PolicyError
 from foresail.experiments.experiment import Experiment
 
@@ -30,7 +30,7 @@ Examples:
 _FAILURES_SHOWN = 10
 
 
-@takes_options(Kind(Experiment))
+@takes_options(OptionSource(Experiment))
 def compare(
     given: Given,
     experiment: Annotated[

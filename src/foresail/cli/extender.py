@@ -10,7 +10,7 @@ import typer
 from foresail.cli.which_cluster import Context, Kubeconfig
 
 if TYPE_CHECKING:
-    from foresail.live.extender.config import Finding, Wanted
+    from foresail.live.extender.config import ConfigurationFinding, Wanted
 
 EPILOG = """
 Examples:
@@ -120,7 +120,7 @@ def extender(
     _serve(profile, wanted, config, kubeconfig, context, expect, seed=seed, force=force, log_level=log_level)
 
 
-def _report(path: Path, findings: list[Finding], *, force: bool) -> None:
+def _report(path: Path, findings: list[ConfigurationFinding], *, force: bool) -> None:
     """Refuse a configuration that mis-scores; with --force say so and go on."""
     from foresail.errors import InputError
 

@@ -15,7 +15,7 @@ from foresail.settings import Described, choices, nested, options
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OptionSource:
     """A dataclass of settings that a verb takes as options."""
 
     settings: type
@@ -40,7 +40,7 @@ class Given:
         return sorted(option for option in self.values if option not in own)
 
 
-def takes_options(*kinds: Kind) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_options(*kinds: OptionSource) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a verb take the settings of these dataclasses as options; its parameter `given` holds those that were given.
 
     Options of two dataclasses that are called alike are one option; what the first says of it holds.
@@ -76,9 +76,9 @@ def _comes_first(parameter: inspect.Parameter) -> bool:
 _FIRST = type(typer.Argument())
 
 
-def _parameters(kinds: tuple[Kind, ...]) -> dict[str, tuple[Described, inspect.Parameter]]:
+def _parameters(kinds: tuple[OptionSource, ...]) -> dict[str, tuple[Described, inspect.Parameter]]:
     """The parameters by name, each with its setting."""
-    found: dict[str, list[tuple[Kind, Described, str]]] = {}
+    found: dict[str, list[tuple[OptionSource, Described, str]]] = {}
     for kind in kinds:
         for keys, one in options(kind.settings):
             found.setdefault(one.option, []).append((kind, one, "Protocol clock: " if keys[0] == "clock" else ""))
@@ -89,7 +89,7 @@ def _parameters(kinds: tuple[Kind, ...]) -> dict[str, tuple[Described, inspect.P
     return made
 
 
-def _parameter(name: str, option: str, uses: list[tuple[Kind, Described, str]]) -> inspect.Parameter:
+def _parameter(name: str, option: str, uses: list[tuple[OptionSource, Described, str]]) -> inspect.Parameter:
     kind, one, group = uses[0]
     told = one.look.help or one.meaning
     prefix = f"{kind.only[:1].upper()}{kind.only[1:]}: " if kind.only and len(uses) == 1 else ""
@@ -103,12 +103,12 @@ def _parameter(name: str, option: str, uses: list[tuple[Kind, Described, str]]) 
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _names_kind(kind: Kind) -> str:
+def _names_kind(kind: OptionSource) -> str:
     """The option that settings which only count sometimes are asked for with."""
     return kind.only.rpartition(" ")[2]
 
 
-def _defaults(uses: list[tuple[Kind, Described, str]]) -> str:
+def _defaults(uses: list[tuple[OptionSource, Described, str]]) -> str:
     """The default as help shows it, where there is one to show; one for each dataclass where they differ."""
     shown: list[str] = []
     for kind, one, _ in uses:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foresail.cli.compiling import compiling_is_announced
-from foresail.cli.options import Given, Kind, takes_options
+from foresail.cli.options import Given, OptionSource, takes_options
 from foresail.errors import OptionError
 from foresail.experiments.request import RunRequest, WhatIfRequest
 from foresail.settings import make
@@ -31,7 +31,7 @@ Examples:
 FROM_SNAPSHOT = "--from-snapshot"
 
 
-@takes_options(Kind(RunRequest), Kind(WhatIfRequest, f"with {FROM_SNAPSHOT}"))
+@takes_options(OptionSource(RunRequest), OptionSource(WhatIfRequest, f"with {FROM_SNAPSHOT}"))
 def simulate(
     given: Given,
     out: Annotated[

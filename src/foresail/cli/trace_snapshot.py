@@ -52,12 +52,12 @@ def snapshot(
     from foresail.formats import OBJECT_ENDINGS, refuse_other_endings
     from foresail.kube.api.client import Client
     from foresail.kube.api.connect import find_connection
-    from foresail.live.snapshot import Choice, take_snapshot
+    from foresail.live.snapshot import PodChoice, take_snapshot
     from foresail.traces.snapshot import counts, write_snapshot
 
     refuse_other_endings(out, OBJECT_ENDINGS)
     connection = find_connection(kubeconfig, context)
-    choice = Choice(placed=pods == "all", namespaces=frozenset(namespace or ()))
+    choice = PodChoice(placed=pods == "all", namespaces=frozenset(namespace or ()))
 
     without: list[str] = []
 

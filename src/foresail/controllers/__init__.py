@@ -10,7 +10,7 @@ from typing import Any
 
 from foresail.errors import OptionError
 from foresail.plugins.naming import parse_named, written
-from foresail.plugins.registry import Kind, Registry
+from foresail.plugins.registry import PluginKind, Registry
 
 CONTROLLERS = {
     "equal-shares": "foresail.controllers.equal_shares:EqualShares",
@@ -19,7 +19,7 @@ CONTROLLERS = {
 REGISTRY = Registry(
     "foresail.controllers",
     "foresail controllers",
-    [Kind("controller", CONTROLLERS, ("act",))],
+    [PluginKind("controller", CONTROLLERS, ("act",))],
 )
 
 

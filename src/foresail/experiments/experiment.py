@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foresail.errors import OptionError
-from foresail.experiments.request import Conditions, RunRequest, check_controllers
+from foresail.experiments.request import RunConditions, RunRequest, check_controllers
 from foresail.settings import setting
 
 ALL_TRACES = "all traces"
@@ -60,7 +60,7 @@ class TraceFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment(Conditions):
+class Experiment(RunConditions):
     """Policies × controllers × traces × seeds. Every field is a key of an experiment file, most are options as well."""
 
     title: str = setting("", without_option=True)
@@ -79,7 +79,7 @@ class Experiment(Conditions):
     """What to compare; by default the key figures of the protocol. Repeat it for more."""
 
     def __post_init__(self) -> None:
-        Conditions.__post_init__(self)
+        RunConditions.__post_init__(self)
         check_controllers(self.controllers, self.protocol)
 
     def requests(self) -> list[RunRequest]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from foresail.errors import InputError, OptionError
 from foresail.experiments.experiment import Experiment, TraceFiles, seeds_of, traces_of
-from foresail.experiments.request import Conditions, check_controllers
+from foresail.experiments.request import RunConditions, check_controllers
 from foresail.policies.profiles.scheduler_configuration import ENDINGS
 from foresail.settings import SettingsFile, described, make
 from foresail.sim.protocols.clock_settings import ClockSettings
@@ -49,9 +49,9 @@ def load_experiment(path: Path | None = None, options: Mapping[str, Any] | None 
 def _check_values(file: _File, given: Mapping[str, Any], merged: Mapping[str, Any]) -> None:
     """Judge values one by one, so that a mistake is laid at the door of who made it."""
     protocol, asked = merged.get("protocol", "openb"), tuple(merged.get("controllers", ()))
-    file.blame({"protocol"} - given.keys(), lambda: Conditions(protocol=protocol))
-    file.blame({"load"} - given.keys(), lambda: Conditions(load=merged.get("load", 1.0)))
-    file.blame({"faults"} - given.keys(), lambda: Conditions(protocol=protocol, faults=merged.get("faults")))
+    file.blame({"protocol"} - given.keys(), lambda: RunConditions(protocol=protocol))
+    file.blame({"load"} - given.keys(), lambda: RunConditions(load=merged.get("load", 1.0)))
+    file.blame({"faults"} - given.keys(), lambda: RunConditions(protocol=protocol, faults=merged.get("faults")))
     file.blame({"controllers"} - given.keys(), lambda: check_controllers(asked, protocol))
 
 

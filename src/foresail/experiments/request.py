@@ -21,7 +21,7 @@ def check_controllers(controllers: tuple[str, ...], protocol: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class RunConditions:
     """What the runs of a comparison share, and a single run has as well."""
 
     protocol: str = "openb"
@@ -50,7 +50,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRequest(Conditions):
+class RunRequest(RunConditions):
     """Everything that decides what a run gives. Two equal requests over equal files give equal bytes."""
 
     nodes: str = setting(is_file=True)
@@ -65,7 +65,7 @@ class RunRequest(Conditions):
     """Protocol clock: what changes while pods run: NAME, or NAME:key=value,key=value. Repeat it for more."""
 
     def __post_init__(self) -> None:
-        Conditions.__post_init__(self)
+        RunConditions.__post_init__(self)
         if self.seed < 0:
             raise OptionError(f"--seed is {self.seed}; a seed is 0 or more")
         check_controllers(self.controllers, self.protocol)

@@ -29,7 +29,7 @@ _PASSING = frozenset({401, 429, 503})
 
 
 @dataclass(slots=True)
-class _Event:
+class _PendingEvent:
     pod: CachedPod
     reason: str
     action: str
@@ -55,9 +55,9 @@ class Events:
     def __init__(self, api: Client, *, instance: str | None = None) -> None:
         self._api = api
         self._instance = instance or f"{socket.gethostname()}-{os.getpid()}"
-        self._waiting: deque[_Event] = deque()
-        self._pending: dict[tuple[str, str, str], _Event] = {}
-        self._written: OrderedDict[tuple[str, str, str], _Event] = OrderedDict()
+        self._waiting: deque[_PendingEvent] = deque()
+        self._pending: dict[tuple[str, str, str], _PendingEvent] = {}
+        self._written: OrderedDict[tuple[str, str, str], _PendingEvent] = OrderedDict()
         self._wake = asyncio.Event()
         self._serial = itertools.count()
         self.dropped = 0
@@ -67,7 +67,7 @@ class Events:
 
     def add(self, pod: CachedPod, reason: str, action: str, note: str, *, warning: bool = False) -> None:
         now = datetime.now(UTC)
-        event = _Event(pod, reason, action, _shortened(note), warning, now, now)
+        event = _PendingEvent(pod, reason, action, _shortened(note), warning, now, now)
         known = self._pending.get(event.key)
         if known is not None:
             known.count += 1
@@ -118,7 +118,7 @@ class Events:
             self.sent += 1
             self.failure = ""
 
-    def _put_back(self, event: _Event) -> None:
+    def _put_back(self, event: _PendingEvent) -> None:
         """The next try is this one's."""
         again = self._pending.get(event.key)
         if again is not None:
@@ -131,7 +131,7 @@ class Events:
         self._pending[event.key] = event
         self._waiting.appendleft(event)
 
-    async def _write(self, event: _Event) -> None:
+    async def _write(self, event: _PendingEvent) -> None:
         known = self._written.get(event.key)
         if known is not None and (event.last - known.last).total_seconds() < _SERIES_LASTS_S:
             count = known.count + event.count
@@ -146,7 +146,7 @@ class Events:
                 return
         await self._create(event)
 
-    async def _create(self, event: _Event) -> None:
+    async def _create(self, event: _PendingEvent) -> None:
         name = f"{event.pod.name[:200].rstrip('-.')}.{time.time_ns():x}{next(self._serial) & 0xFFFF:x}"
         path = EVENT.within(event.pod.namespace)
         await self._api.post(path, self._body(event, name))
@@ -157,7 +157,7 @@ class Events:
             if len(self._written) > _MOST_REMEMBERED:
                 self._written.popitem(last=False)
 
-    def _body(self, event: _Event, name: str) -> Object:
+    def _body(self, event: _PendingEvent, name: str) -> Object:
         body: Object = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",

@@ -27,7 +27,7 @@ SNAPSHOT_KINDS: dict[str, Kind] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PodChoice:
     """Which pods a snapshot has."""
 
     placed: bool = True
@@ -47,17 +47,17 @@ class Choice:
 
 async def take_snapshot(
     api: Client,
-    choice: Choice | None = None,
+    choice: PodChoice | None = None,
     *,
     on_progress: Progress | None = None,
     on_refused: Refused | None = None,
 ) -> list[Object]:
     """The cluster as it is now, ready for `write_snapshot`; see `list_all` for who is told what."""
     lists = await list_all(api, SNAPSHOT_KINDS, on_progress=on_progress, on_refused=on_refused)
-    return list(snapshot_of(lists, choice or Choice()))
+    return list(snapshot_of(lists, choice or PodChoice()))
 
 
-def snapshot_of(lists: Lists, choice: Choice) -> Iterator[Object]:
+def snapshot_of(lists: Lists, choice: PodChoice) -> Iterator[Object]:
     """What a snapshot keeps of the lists, each object with its kind."""
     seen: set[tuple[str, str]] = set()
     for name, values in lists.items():

@@ -14,7 +14,7 @@ from foresail.kube.api.errors import ApiError
 from foresail.kube.api.kinds import KINDS, PRIORITY_CLASS, RUNTIME_CLASS
 from foresail.kube.objects.values import Object
 from foresail.lab.errors import LabError
-from foresail.parity.random_cluster import Case, RandomCluster
+from foresail.parity.random_cluster import Case, ParityCluster
 from foresail.parity.random_pod import NAMESPACES, ZONE
 from foresail.parity.random_storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, HOLD
 from foresail.parity.recorded import counted_reasons
@@ -65,7 +65,7 @@ class ClusterRun:
         api: BlockingClient,
         log: SchedulerLog,
         extender: RecordingExtender,
-        cluster: RandomCluster,
+        cluster: ParityCluster,
         result: Recording,
     ) -> None:
         self._api = api
@@ -232,8 +232,8 @@ class ClusterRun:
         del self._extender.asked[metadata["uid"]]
         return stated
 
-    def _await_answer(self, key: str, attempts: list[list[str]]) -> _Answer:
-        answer = _Answer()
+    def _await_answer(self, key: str, attempts: list[list[str]]) -> _Decided:
+        answer = _Decided()
         deadline = time.monotonic() + _DECIDED_S
         while time.monotonic() < deadline:
             for line in self._log.lines():
@@ -260,7 +260,7 @@ class ClusterRun:
 
     # -- volumes -----------------------------------------------------------------------------------------------------
 
-    def _bind_volumes(self, pod: Object, answer: _Answer) -> None:
+    def _bind_volumes(self, pod: Object, answer: _Decided) -> None:
         """What the controller of volumes and a provisioner would do for the claims that waited for this pod."""
         namespace = pod["metadata"]["namespace"]
         events = dict(self._log.seen)
@@ -348,7 +348,7 @@ class ClusterRun:
 
 
 @dataclass(slots=True)
-class _Answer:
+class _Decided:
     """What the log told about one pod."""
 
     message: str = ""

@@ -42,7 +42,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomCluster:
+class ParityCluster:
     """A cluster and what happens on it."""
 
     seed: int
@@ -54,7 +54,7 @@ class RandomCluster:
     cases: list[Case]
 
 
-def random_cluster(seed: int, pods: int) -> RandomCluster:
+def random_cluster(seed: int, pods: int) -> ParityCluster:
     """A cluster of 8 to 18 nodes and `pods` pods that come one after the other."""
     random = Random(seed)  # noqa: S311 - tests, not secrets
     nodes = [_node(random, f"n{index:02}") for index in range(random.randint(8, 18))]
@@ -68,7 +68,7 @@ def random_cluster(seed: int, pods: int) -> RandomCluster:
         namespace = random.choice(NAMESPACES)
         pod = random_pod(random, f"p{index:03}", _volumes(random), namespace)
         cases.append(Case(pod, random.random() if chance(random, 0.2) else None, chance(random, 0.35)))
-    return RandomCluster(seed, nodes, namespaces, objects, cases)
+    return ParityCluster(seed, nodes, namespaces, objects, cases)
 
 
 def _volumes(random: Random) -> list[Object]:

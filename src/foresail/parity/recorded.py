@@ -65,7 +65,7 @@ Case = tuple[Recorded, Pod, NodeTable]
 
 def replay(path: Path, devices: DeviceRule, progress: Callable[[], None] | None = None) -> Iterator[Case]:
     """All decisions of a file in order. A table is only as stated until the next case is asked for."""
-    cluster: _Cluster | None = None
+    cluster: _ReplayedCluster | None = None
     for number, text in enumerate(read_text(path).splitlines(), start=1):
         if not text.strip():
             continue
@@ -74,7 +74,7 @@ def replay(path: Path, devices: DeviceRule, progress: Callable[[], None] | None 
             if not isinstance(line, dict):
                 raise RequestError("the line is no JSON object; write one decision a line")  # noqa: TRY301 - one place tells of all bad lines
             if line.get("nodes") is not None:
-                cluster = _Cluster(line, devices)
+                cluster = _ReplayedCluster(line, devices)
             if cluster is None or cluster.seed != line.get("seed"):
                 raise RequestError(f"seed {line.get('seed')} begins without nodes; its case 0 must list them")  # noqa: TRY301 - see above
             pod = cluster.advance(line)
@@ -95,7 +95,7 @@ def replay(path: Path, devices: DeviceRule, progress: Callable[[], None] | None 
             progress()
 
 
-class _Cluster:
+class _ReplayedCluster:
     """The cluster of one seed, brought from line to line."""
 
     def __init__(self, line: Mapping[str, Any], devices: DeviceRule) -> None:

@@ -64,7 +64,7 @@ class RecordingExtender:
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         answer = self.answer
 
-        class Handler(BaseHTTPRequestHandler):
+        class ExtenderRequests(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
 
@@ -74,7 +74,7 @@ class RecordingExtender:
                 head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
                 self.wfile.write(head.encode() + body)
 
-        return Handler
+        return ExtenderRequests
 
 
 def scheduler_configuration(kubeconfig: Path, extender_url: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class NameClashWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PluginKind:
     """Plug-ins of one kind."""
 
     name: str
@@ -82,7 +82,7 @@ class Entry:
 class Registry:
     """The plug-ins that share one entry point group and one verb that lists them."""
 
-    def __init__(self, group: str, verb: str, kinds: Sequence[Kind]) -> None:
+    def __init__(self, group: str, verb: str, kinds: Sequence[PluginKind]) -> None:
         """The first kind is what the group is mostly for, and what messages call a plug-in of it."""
         self.group = group
         """Entry point group in which other packages name theirs."""

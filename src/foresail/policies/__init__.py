@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foresail.plugins.registry import Kind, Registry
+from foresail.plugins.registry import PluginKind, Registry
 
 POLICIES = {
     "balanced": "foresail.policies.plain.balanced:Balanced",
@@ -59,9 +59,9 @@ REGISTRY = Registry(
     "foresail.policies",
     "foresail policies",
     [
-        Kind("policy", POLICIES, ("score",)),
-        Kind("filter", FILTERS, ("passes", "refuses")),
-        Kind("device rule", DEVICE_RULES, ("devices",)),
+        PluginKind("policy", POLICIES, ("score",)),
+        PluginKind("filter", FILTERS, ("passes", "refuses")),
+        PluginKind("device rule", DEVICE_RULES, ("devices",)),
     ],
 )
 

@@ -33,7 +33,7 @@ from foresail.sim.cluster import SimCluster
 from foresail.sim.faults import CORDON, FAIL, UNCORDON, Faults
 from foresail.sim.impossible import Impossible
 from foresail.sim.ledger import Ledger
-from foresail.sim.steering import Steering
+from foresail.sim.steering import SimSteering
 from foresail.sim.work.reports import Reports
 from foresail.sim.work.work import WorkOf
 
@@ -90,7 +90,7 @@ class Engine:
             decide=decide,
             preemption=Preempting() if preemption else None,
         )
-        self._steering = Steering(self.cluster, self.scheduler, self.clock, Reports(workload, self.work))
+        self._steering = SimSteering(self.cluster, self.scheduler, self.clock, Reports(workload, self.work))
         self._controllers, self._until_s = controllers or {}, until_s
         self._control: ControlLoop | None = None
         self._agenda.expect((time_s, ARRIVAL, index, index) for index, time_s in enumerate(workload.arrival_s.tolist()))

@@ -38,7 +38,7 @@ class SimTelemetry:
         return readings[name](uid) if name in readings else self._reports.reading(uid, name)
 
 
-class Steering:
+class SimSteering:
     """Moves, resizes and holds in virtual time: what can be done is done at once."""
 
     def __init__(self, cluster: SimCluster, scheduler: Scheduler, clock: Clock, reports: Reports) -> None:

@@ -34,7 +34,7 @@ class Trace:
     objects: ClusterObjects = field(default_factory=ClusterObjects)
 
 
-class _Reader(Protocol):
+class _TraceReader(Protocol):
     """What a module for one kind of file offers."""
 
     def read_nodes(self, path: str | Path, *, skip_bad_rows: bool = False) -> tuple[list[NodeSpec], int]: ...
@@ -145,7 +145,7 @@ def _is_table(path: str | Path) -> bool:
     return Path(path).suffix.lower() in TABLE_ENDINGS
 
 
-def _reader(path: str | Path) -> _Reader:
+def _reader(path: str | Path) -> _TraceReader:
     refuse_other_endings(Path(path), TABLE_ENDINGS | OBJECT_ENDINGS)
     if _is_table(path):
         return openb

@@ -12,14 +12,14 @@ from tests.live.cluster import make_cache, make_pod
 from foresail.core.spec import PodSpec
 from foresail.kube.api.errors import ClusterError
 from foresail.kube.objects.values import GPU_DEVICES
-from foresail.live.actions.binding import Bind, Binder, Ending
+from foresail.live.actions.binding import Binder, BindResult, Ending
 from foresail.live.cache.pods import CachedPod
 from foresail.live.extender import service as extender_service
 from foresail.live.extender.app import PodRef
 
 POD = CachedPod(uid="uid-1", namespace="default", name="p", spec=PodSpec(), labels={}, version="1")
 PATH = "/api/v1/namespaces/default/pods/p"
-BOUND = Bind(Ending.BOUND)
+BOUND = BindResult(Ending.BOUND)
 
 
 class Server:
@@ -175,7 +175,7 @@ def test_a_pod_that_was_deleted_is_gone(server):
         story.pod = None
 
     ended, story, _ = bind(server, delete)
-    assert (ended, story.log) == (Bind(Ending.GONE, "the pod was deleted"), ["POST ok", "GET ok"])
+    assert (ended, story.log) == (BindResult(Ending.GONE, "the pod was deleted"), ["POST ok", "GET ok"])
 
 
 def test_a_pod_that_is_being_deleted_is_gone(server):
@@ -183,12 +183,12 @@ def test_a_pod_that_is_being_deleted_is_gone(server):
         story.pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
     ended, story, _ = bind(server, delete)
-    assert (ended, story.log) == (Bind(Ending.GONE, "the pod is being deleted"), ["POST ok", "GET ok"])
+    assert (ended, story.log) == (BindResult(Ending.GONE, "the pod is being deleted"), ["POST ok", "GET ok"])
 
 
 def test_another_pod_of_the_same_name_is_left_alone(server):
     ended, story, _ = bind(server, uid="uid-2")
-    assert (ended, story.log) == (Bind(Ending.GONE, "another pod has taken the name"), ["POST ok", "GET ok"])
+    assert (ended, story.log) == (BindResult(Ending.GONE, "another pod has taken the name"), ["POST ok", "GET ok"])
     assert story.pod["spec"] == {}
 
 
@@ -226,13 +226,13 @@ def test_the_last_attempt_may_take_effect_after_the_look_too(server):
 
 def test_nothing_is_asked_when_something_speaks_against_it(server):
     ended, story, _ = bind(server, obstacle=lambda: "node a went away")
-    assert (ended, story.log) == (Bind(Ending.FAILED, "node a went away"), [])
+    assert (ended, story.log) == (BindResult(Ending.FAILED, "node a went away"), [])
 
 
 def test_a_bind_is_not_repeated_when_something_speaks_against_it_by_then(server):
     against = iter(["", "another replica may lead by now"])
     ended, story, _ = bind(server, 500, obstacle=lambda: next(against))
-    assert ended == Bind(Ending.FAILED, "another replica may lead by now")
+    assert ended == BindResult(Ending.FAILED, "another replica may lead by now")
     assert story.log == ["POST 500", "GET ok", "PATCH ok"]
 
 
@@ -358,7 +358,7 @@ def test_a_pod_that_goes_while_its_bind_is_called_off_is_gone(server):
         story.pod = None
 
     ended, story, _ = bind(server, "adrift", "ok", 403, "ok", delete)
-    assert (ended, story.log[4:]) == (Bind(Ending.GONE, "the pod was deleted"), ["PATCH ok", "GET ok"])
+    assert (ended, story.log[4:]) == (BindResult(Ending.GONE, "the pod was deleted"), ["PATCH ok", "GET ok"])
 
 
 def test_a_bind_that_arrives_before_it_is_called_off_has_had_its_effect(server):

@@ -7,7 +7,7 @@ from aiohttp import web
 from tests.live.cluster import make_pod
 
 from foresail.live.cache.pods import PodReader
-from foresail.live.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, Conditions
+from foresail.live.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
 
 
 class Cluster:
@@ -36,7 +36,7 @@ class Cluster:
 def lived(virtual, server, cluster, story):
     async def live():
         async with server(cluster) as api:
-            conditions = Conditions(api, cluster.pods.get)
+            conditions = PodConditions(api, cluster.pods.get)
             task = asyncio.create_task(conditions.run())
             await story(conditions)
             await asyncio.sleep(60)

@@ -9,12 +9,12 @@ from tests.live.cluster import OURS, make_node, make_pod
 
 from foresail.errors import ResultsError
 from foresail.live.scheduler.run import profile_for
-from foresail.live.scheduler.shadow import Agreement, Choice, Shadow
+from foresail.live.scheduler.shadow import Agreement, Shadow, ShadowedPod
 from foresail.policies import POLICIES
 
 
 def choice(ours, theirs="a", *, agree=False, feasible=True):
-    return Choice("p", theirs, ours, agree=agree, feasible=feasible, our_score=1.0, their_score=1.0)
+    return ShadowedPod("p", theirs, ours, agree=agree, feasible=feasible, our_score=1.0, their_score=1.0)
 
 
 def test_each_choice_is_counted_once():

@@ -94,7 +94,7 @@ def _in_cluster(account: Path) -> Connection:
     )
 
 
-class _Entry:
+class _ConfigEntry:
     """One cluster, user or context of a kubeconfig; knows where it stands."""
 
     def __init__(self, path: Path, where: str, fields: Mapping[str, Any]) -> None:
@@ -157,10 +157,10 @@ def _from_files(paths: list[Path], context: str | None, *, required: bool) -> Co
     if cluster is None:
         raise chosen.error("names no cluster")
     user = _named(chosen, "user", _entries(documents, "users", "user"))
-    return _connection(cluster, user or _Entry(chosen.path, "no user", {}), chosen.get("namespace") or "default")
+    return _connection(cluster, user or _ConfigEntry(chosen.path, "no user", {}), chosen.get("namespace") or "default")
 
 
-def _named(chosen: _Entry, key: str, known: Mapping[str, _Entry]) -> _Entry | None:
+def _named(chosen: _ConfigEntry, key: str, known: Mapping[str, _ConfigEntry]) -> _ConfigEntry | None:
     name = chosen.get(key)
     if name is None:
         return None
@@ -188,12 +188,12 @@ def _read(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _entries(documents: list[tuple[Path, Mapping[str, Any]]], group: str, key: str) -> dict[str, _Entry]:
+def _entries(documents: list[tuple[Path, Mapping[str, Any]]], group: str, key: str) -> dict[str, _ConfigEntry]:
     """All entries of a group by name; of two with one name the first file's counts, as for kubectl."""
-    entries: dict[str, _Entry] = {}
+    entries: dict[str, _ConfigEntry] = {}
     for path, document in documents:
         for name, fields in _named_fields(path, document, group, key):
-            entries.setdefault(name, _Entry(path, f'{key} "{name}"', fields))
+            entries.setdefault(name, _ConfigEntry(path, f'{key} "{name}"', fields))
     return entries
 
 
@@ -209,7 +209,7 @@ def _named_fields(
         yield str(one["name"]), one.get(key) or {}
 
 
-def _connection(cluster: _Entry, user: _Entry, namespace: str) -> Connection:
+def _connection(cluster: _ConfigEntry, user: _ConfigEntry, namespace: str) -> Connection:
     url = cluster.get("server")
     if url is None:
         raise cluster.error("server is missing")
@@ -251,7 +251,7 @@ def _scheme(url: str) -> str:
     return at.scheme if host and not at.query and not at.fragment else ""
 
 
-def _cluster_tls(cluster: _Entry) -> ssl.SSLContext:
+def _cluster_tls(cluster: _ConfigEntry) -> ssl.SSLContext:
     trusted = cluster.data("certificate-authority-data") or cluster.file("certificate-authority")
     insecure = bool(cluster.get("insecure-skip-tls-verify", bool))
     if insecure and trusted is not None:
@@ -272,7 +272,7 @@ def _tls(trusted: Path | bytes | None, *, place: str | Path, insecure: bool = Fa
     return context
 
 
-def _credential(user: _Entry, cluster: _Entry, tls: ssl.SSLContext | None) -> Credential:
+def _credential(user: _ConfigEntry, cluster: _ConfigEntry, tls: ssl.SSLContext | None) -> Credential:
     # In the order of kubectl: a file goes before a token that was written next to it.
     token_file = user.file("tokenFile")
     if token_file is not None:
@@ -284,12 +284,12 @@ def _credential(user: _Entry, cluster: _Entry, tls: ssl.SSLContext | None) -> Cr
     if user.get("auth-provider", dict):
         raise user.error("auth-provider is no longer part of Kubernetes; use the provider's exec plug-in")
     if user.get("exec", dict):
-        plugin = _Entry(user.path, f"{user.where}: exec", user.fields["exec"])
+        plugin = _ConfigEntry(user.path, f"{user.where}: exec", user.fields["exec"])
         return _exec_plugin(plugin, cluster, tls)
     return Fixed()
 
 
-def _exec_plugin(plugin: _Entry, cluster: _Entry, tls: ssl.SSLContext | None) -> ExecPlugin:
+def _exec_plugin(plugin: _ConfigEntry, cluster: _ConfigEntry, tls: ssl.SSLContext | None) -> ExecPlugin:
     version, command = plugin.get("apiVersion"), plugin.get("command")
     if version not in EXEC_VERSIONS:
         raise plugin.error(f"apiVersion is {version!r}; known are {', '.join(EXEC_VERSIONS)}")
@@ -318,7 +318,7 @@ def _exec_plugin(plugin: _Entry, cluster: _Entry, tls: ssl.SSLContext | None) ->
     )
 
 
-def _impersonation(user: _Entry) -> Iterator[tuple[str, str]]:
+def _impersonation(user: _ConfigEntry) -> Iterator[tuple[str, str]]:
     if name := user.get("as"):
         yield "Impersonate-User", name
     if uid := user.get("as-uid"):

@@ -18,7 +18,7 @@ _RESUMABLE = frozenset({429, 500, 502, 503})
 _REFUSALS = (Unauthorized, Forbidden, NotFound)
 
 
-class Handler(Protocol):
+class WatchHandler(Protocol):
     """Who is told; called in the event loop, in order."""
 
     def replace(self, items: list[Object]) -> None:
@@ -39,7 +39,7 @@ class Watch:
         self,
         api: Client,
         path: str,
-        handler: Handler,
+        handler: WatchHandler,
         *,
         optional: bool = False,
         page: int = 500,

@@ -65,7 +65,7 @@ def keep_objects(found: ClusterObjects, kind: str, values: Iterable[Mapping[str,
     return bool(gone)
 
 
-def _put(found: ClusterObjects, known: _Kind, key: Hashable, entry: object) -> bool:
+def _put(found: ClusterObjects, known: _ObjectTable, key: Hashable, entry: object) -> bool:
     table = getattr(found, known.field)
     if isinstance(table, set):
         changed = key not in table
@@ -76,7 +76,7 @@ def _put(found: ClusterObjects, known: _Kind, key: Hashable, entry: object) -> b
     return bool(changed)
 
 
-def _drop(found: ClusterObjects, known: _Kind, key: Hashable) -> bool:
+def _drop(found: ClusterObjects, known: _ObjectTable, key: Hashable) -> bool:
     table = getattr(found, known.field)
     if key not in table:
         return False
@@ -249,7 +249,7 @@ def _any_key(_key: Any) -> bool:
     return True
 
 
-class _Kind(NamedTuple):
+class _ObjectTable(NamedTuple):
     """Where objects of a kind are kept, under which key, and how they are read; None for one that is not kept."""
 
     field: str
@@ -259,8 +259,8 @@ class _Kind(NamedTuple):
     """Whether a key of the field is one of this kind."""
 
 
-def _controllers(kind: str, read: Callable[[str, Mapping[str, Any], Mapping[str, Any]], object]) -> _Kind:
-    return _Kind(
+def _controllers(kind: str, read: Callable[[str, Mapping[str, Any], Mapping[str, Any]], object]) -> _ObjectTable:
+    return _ObjectTable(
         "controllers",
         read,
         lambda metadata, name: (kind, _namespace_of(metadata), name),
@@ -268,18 +268,18 @@ def _controllers(kind: str, read: Callable[[str, Mapping[str, Any], Mapping[str,
     )
 
 
-_KINDS: dict[str, _Kind] = {
-    "Namespace": _Kind("namespaces", _namespace),
-    "Service": _Kind("services", _service, _by_namespace),
+_KINDS: dict[str, _ObjectTable] = {
+    "Namespace": _ObjectTable("namespaces", _namespace),
+    "Service": _ObjectTable("services", _service, _by_namespace),
     "ReplicaSet": _controllers("ReplicaSet", _controller),
     "ReplicationController": _controllers("ReplicationController", _replication_controller),
     "StatefulSet": _controllers("StatefulSet", _controller),
-    "StorageClass": _Kind("storage_classes", _storage_class),
-    "PersistentVolume": _Kind("volumes", _volume),
-    "PersistentVolumeClaim": _Kind("claims", _claim, _by_namespace),
-    "CSINode": _Kind("volume_limits", _csi_node),
-    "CSIDriver": _Kind("drivers_with_capacity", _csi_driver),
-    "CSIStorageCapacity": _Kind("capacities", _capacity, _by_namespace),
-    "VolumeAttachment": _Kind("attachments", _attachment),
-    "PodDisruptionBudget": _Kind("budgets", _budget, _by_namespace),
+    "StorageClass": _ObjectTable("storage_classes", _storage_class),
+    "PersistentVolume": _ObjectTable("volumes", _volume),
+    "PersistentVolumeClaim": _ObjectTable("claims", _claim, _by_namespace),
+    "CSINode": _ObjectTable("volume_limits", _csi_node),
+    "CSIDriver": _ObjectTable("drivers_with_capacity", _csi_driver),
+    "CSIStorageCapacity": _ObjectTable("capacities", _capacity, _by_namespace),
+    "VolumeAttachment": _ObjectTable("attachments", _attachment),
+    "PodDisruptionBudget": _ObjectTable("budgets", _budget, _by_namespace),
 }

@@ -18,7 +18,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-class Part(Protocol):
+class PartReader(Protocol):
     """Reads one part of an object."""
 
     def __call__(self, read: Callable[..., T], otherwise: D, *about: object) -> T | D:
@@ -29,7 +29,7 @@ class Parts(Protocol):
     """How the parts of an object are read."""
 
     @property
-    def part(self) -> Part: ...
+    def part(self) -> PartReader: ...
 
     def bounded(self, requested: Amounts) -> Amounts:
         """Amounts that a node's books can take."""

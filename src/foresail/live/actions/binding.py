@@ -48,7 +48,7 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class BindResult:
     """How a bind ended, and why not otherwise."""
 
     ending: Ending
@@ -60,7 +60,7 @@ class _Seen:
     """A pod as it was found."""
 
     version: str
-    ended: Bind | None = None
+    ended: BindResult | None = None
     """What has become of it; None if it still waits."""
     pod: Object = field(default_factory=dict)
 
@@ -93,7 +93,7 @@ class Binder:
         *,
         version: str = "",
         obstacle: Callable[[], str] = lambda: "",
-    ) -> Bind:
+    ) -> BindResult:
         """Bind, and find out how it ended; only a cancellation leaves that open.
 
         `version` is the pod's resourceVersion as last heard of. An old one costs a read and a second request, none at
@@ -123,10 +123,10 @@ class Binder:
                 await self._sleep(pause_s(attempt, error))
                 attempt += 1
             else:
-                return Bind(Ending.BOUND)
+                return BindResult(Ending.BOUND)
         if adrift:
             seen = await self._call_off(pod, path, node, seen, why)
-        return seen.ended or Bind(Ending.FAILED, why)
+        return seen.ended or BindResult(Ending.FAILED, why)
 
     async def _call_off(self, pod: PodName, path: str, node: str, seen: _Seen, why: str) -> _Seen:
         """Make sure that nothing which is still on its way can bind the pod: that the pod has another version than it
@@ -157,9 +157,9 @@ class Binder:
             try:
                 found = await self._api.get(path)
             except NotFound:
-                return _Seen("", Bind(Ending.GONE, "the pod was deleted"))
+                return _Seen("", BindResult(Ending.GONE, "the pod was deleted"))
             except (Forbidden, Unauthorized) as error:
-                return _Seen("", Bind(Ending.FAILED, str(error)))
+                return _Seen("", BindResult(Ending.FAILED, str(error)))
             except ClusterError as error:
                 await self._sleep(pause_s(attempt, error))
                 attempt += 1
@@ -185,13 +185,17 @@ def _seen(found: Object, pod: PodName, node: str) -> _Seen:
     return _Seen(found["metadata"]["resourceVersion"], _ended(found, pod.uid, node), found)
 
 
-def _ended(found: Object, uid: str, node: str) -> Bind | None:
+def _ended(found: Object, uid: str, node: str) -> BindResult | None:
     metadata = found["metadata"]
     on = found.get("spec", {}).get("nodeName")
     if metadata["uid"] != uid:
-        return Bind(Ending.GONE, "another pod has taken the name")
+        return BindResult(Ending.GONE, "another pod has taken the name")
     if on:
-        return Bind(Ending.BOUND) if on == node else Bind(Ending.TAKEN, f"another scheduler has bound the pod to {on}")
+        return (
+            BindResult(Ending.BOUND)
+            if on == node
+            else BindResult(Ending.TAKEN, f"another scheduler has bound the pod to {on}")
+        )
     if metadata.get("deletionTimestamp"):
-        return Bind(Ending.GONE, "the pod is being deleted")
+        return BindResult(Ending.GONE, "the pod is being deleted")
     return None

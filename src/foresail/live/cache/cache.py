@@ -9,7 +9,7 @@ from foresail.core.policy import DeviceRule
 from foresail.core.spec import NodeSpec
 from foresail.core.table import NodeTable
 from foresail.kube.api.kinds import KINDS
-from foresail.kube.api.watch import Handler
+from foresail.kube.api.watch import WatchHandler
 from foresail.kube.objects.cluster_objects import drop_object, keep_objects, put_object
 from foresail.kube.objects.gangs import KUBERNETES_GROUP, SIGS_GROUP, GangName
 from foresail.kube.objects.gpus import MOST_DEVICES
@@ -59,7 +59,7 @@ class Cache:
         self._gangs = Gangs()
         self._most_shapes = _FEW_SHAPES
 
-    def handler(self, name: str) -> Handler:
+    def handler(self, name: str) -> WatchHandler:
         """Who takes in the watch of this name; see `KINDS`."""
         kind = KINDS[name].kind
         if kind == "Node":

@@ -16,7 +16,7 @@ from foresail.kube.api.client import Client
 from foresail.kube.api.connect import find_connection
 from foresail.kube.api.lease import LeaderSettings
 from foresail.live.cache.cache import Cache
-from foresail.live.control.steering import Steering
+from foresail.live.control.steering import LiveSteering
 from foresail.live.events import Events
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
 from foresail.live.reports import EventReport, JournalFile, counted, logged
@@ -80,7 +80,7 @@ class ControlProgram(Program):
             *([] if self._file is None else [self._file]),
         )
         self._kubelets = KubeletCpu(api, cache, self._clock, settings.scheduler_name) if settings.measure else None
-        self.steering = Steering(
+        self.steering = LiveSteering(
             load_controllers(settings.controllers) | dict(controllers or {}),
             api,
             cache,

@@ -28,7 +28,7 @@ _SUCCESSOR_WITHIN_S = 120.0
 """How long the target of a move is kept for the successor: its owner makes it within seconds."""
 
 
-class _Move(NamedTuple):
+class _MoveUnderWay(NamedTuple):
     """A pod that was evicted and whose successor has not come yet."""
 
     pod: CachedPod
@@ -36,7 +36,7 @@ class _Move(NamedTuple):
     until_s: float
 
 
-class Steering(Listener):
+class LiveSteering(Listener):
     """What controllers see and may change: the pods of one scheduler name, by whoever placed them.
 
     An action is handed over at once and carried out in the background; what comes to nothing is noted as declined. Of
@@ -82,7 +82,7 @@ class Steering(Listener):
         """Running pods of ours, and since when they have their node, on the clock."""
         self._more_milli: dict[str, tuple[str, int]] = {}
         """Node and CPU that resizes under way ask for beyond what the cache knows of."""
-        self._moved: dict[str, _Move] = {}
+        self._moved: dict[str, _MoveUnderWay] = {}
         cache.tell(self)
 
     # --- turns -----------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Steering(Listener):
         elif node:
             against = f"its successor is placed by {cached.scheduler_name}, for which no node can be held from here"
         if not against:
-            self._moved[uid] = _Move(cached, why, self._clock.now() + _SUCCESSOR_WITHIN_S)
+            self._moved[uid] = _MoveUnderWay(cached, why, self._clock.now() + _SUCCESSOR_WITHIN_S)
             self._turn(uid, State.MOVING)
             self._begin(uid, self._evict(cached), f"move {cached.full_name}")
         return against

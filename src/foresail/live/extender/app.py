@@ -37,7 +37,7 @@ class PodRef(NamedTuple):
     name: str
 
 
-class Bind(Protocol):
+class BindPod(Protocol):
     """Binds a pod to a node, with these GPUs of it; raises a ForesailError if the API server refuses."""
 
     async def __call__(self, pod: PodRef, node: str, devices: tuple[int, ...]) -> None: ...
@@ -84,7 +84,7 @@ class ExtenderApp:
         is_ready: Callable[[], bool],
         problem: Callable[[], str] = str,
         changed: Callable[[], asyncio.Event] | None = None,
-        bind: Bind | None = None,
+        bind: BindPod | None = None,
         wait_for_node_s: float = 0.5,
         prefix: str = "",
     ) -> None:

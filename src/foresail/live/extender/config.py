@@ -52,7 +52,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConfigurationFinding:
     """One thing in a configuration that makes kube-scheduler use the extender wrongly."""
 
     field: str
@@ -96,12 +96,12 @@ def configuration_text(wanted: Wanted) -> str:
     return text
 
 
-def check_file(path: Path, wanted: Wanted) -> list[Finding]:
+def check_file(path: Path, wanted: Wanted) -> list[ConfigurationFinding]:
     """All that is wrong for this extender in a user's KubeSchedulerConfiguration."""
     return check(read_configuration(path), wanted, path)
 
 
-def check(stated: Mapping[str, Any], wanted: Wanted, path: Path | None = None) -> list[Finding]:
+def check(stated: Mapping[str, Any], wanted: Wanted, path: Path | None = None) -> list[ConfigurationFinding]:
     extenders = stated.get("extenders") or []
     if not isinstance(extenders, list) or not all(isinstance(one, Mapping) for one in extenders):
         raise InputError("extenders is no list of mappings; foresail extender --print-config shows one", path=path)
@@ -111,7 +111,7 @@ def check(stated: Mapping[str, Any], wanted: Wanted, path: Path | None = None) -
         there = [one.get("urlPrefix") for one in extenders] or None
         return [
             *found,
-            Finding(
+            ConfigurationFinding(
                 "extenders[].urlPrefix",
                 there,
                 f"{'none' if not ours else 'more than one'} of them is {wanted.url_prefix}",
@@ -122,7 +122,7 @@ def check(stated: Mapping[str, Any], wanted: Wanted, path: Path | None = None) -
     for at, other in enumerate(extenders):
         if at > ours[0] and other.get("filterVerb") and wanted.weight is None:
             found.append(
-                Finding(
+                ConfigurationFinding(
                     f"extenders[{at}].filterVerb",
                     other["filterVerb"],
                     "that extender is asked after this one, and may refuse the only node that is left",
@@ -131,7 +131,7 @@ def check(stated: Mapping[str, Any], wanted: Wanted, path: Path | None = None) -
             )
         if at != ours[0] and other.get("ignorable") and (other.get("filterVerb") or other.get("prioritizeVerb")):
             found.append(
-                Finding(
+                ConfigurationFinding(
                     f"extenders[{at}].ignorable",
                     other["ignorable"],
                     "when that extender is away, pods are placed without it, and the same pod may go elsewhere",
@@ -156,13 +156,13 @@ def other_scores_most(stated: Mapping[str, Any], wanted: Wanted) -> int:
     return most + sum(BEST * SCORE_STEP * (one.get("weight") or 0) for one in others if one.get("prioritizeVerb"))
 
 
-def _percentages(stated: Mapping[str, Any]) -> list[Finding]:
+def _percentages(stated: Mapping[str, Any]) -> list[ConfigurationFinding]:
     places = [("percentageOfNodesToScore", stated.get("percentageOfNodesToScore"))]
     for at, profile in enumerate(stated.get("profiles") or []):
         if isinstance(profile, Mapping) and "percentageOfNodesToScore" in profile:
             places.append((f"profiles[{at}].percentageOfNodesToScore", profile["percentageOfNodesToScore"]))
     return [
-        Finding(
+        ConfigurationFinding(
             place,
             value,
             "from 100 nodes on only a sample of them is looked at and sent",
@@ -173,12 +173,12 @@ def _percentages(stated: Mapping[str, Any]) -> list[Finding]:
     ]
 
 
-def _of_ours(place: str, ours: Mapping[str, Any], wanted: Wanted) -> list[Finding]:
+def _of_ours(place: str, ours: Mapping[str, Any], wanted: Wanted) -> list[ConfigurationFinding]:
     found = []
 
     def need(field: str, good: bool, why: str, remedy: str) -> None:  # noqa: FBT001 - one line a rule
         if not good:
-            found.append(Finding(f"{place}.{field}", ours.get(field), why, remedy))
+            found.append(ConfigurationFinding(f"{place}.{field}", ours.get(field), why, remedy))
 
     need(
         "nodeCacheCapable",
@@ -249,12 +249,12 @@ def _of_ours(place: str, ours: Mapping[str, Any], wanted: Wanted) -> list[Findin
     return found
 
 
-def _scoring(place: str, ours: Mapping[str, Any], weight: int) -> list[Finding]:
+def _scoring(place: str, ours: Mapping[str, Any], weight: int) -> list[ConfigurationFinding]:
     """What is wrong where the extender scores beside kube-scheduler's own plug-ins."""
     found, stated = [], ours.get("weight")
     if ours.get("prioritizeVerb") != "prioritize":
         found.append(
-            Finding(
+            ConfigurationFinding(
                 f"{place}.prioritizeVerb",
                 ours.get("prioritizeVerb"),
                 "the profile is not asked to prioritize",
@@ -263,10 +263,10 @@ def _scoring(place: str, ours: Mapping[str, Any], weight: int) -> list[Finding]:
         )
     if not isinstance(stated, int) or stated <= 0:
         why, remedy = "the scores do not count", f"set it to {weight}, as --weight says"
-        found.append(Finding(f"{place}.weight", stated, why, remedy))
+        found.append(ConfigurationFinding(f"{place}.weight", stated, why, remedy))
     elif stated != weight:
         why = f"the extender is started with --weight {weight} and relies on it"
-        found.append(Finding(f"{place}.weight", stated, why, "let both say the same"))
+        found.append(ConfigurationFinding(f"{place}.weight", stated, why, "let both say the same"))
     return found
 
 

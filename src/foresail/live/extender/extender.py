@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from foresail.errors import InputError
 from foresail.kube.objects.pod import pod_spec_of
 from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.values import qualified
+from foresail.live.cache.pods import CachedPod
 from foresail.live.extender import protocol
 from foresail.live.extender.protocol import Asked, AskedPreemption
 from foresail.live.extender.samples import SampleWatch
@@ -39,22 +40,6 @@ _MOST_TRIES = 16
 _NO_ROWS: Rows = np.empty(0, dtype=np.int64)
 
 
-class CachedPod(Protocol):
-    """What the cache knows of a pod, as far as an extender looks at it."""
-
-    @property
-    def node(self) -> str: ...
-
-    @property
-    def spec(self) -> PodSpec: ...
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def unreadable(self) -> str: ...
-
-
 class KnownCluster(Protocol):
     """Nodes and pods as the watches tell them."""
 
@@ -62,7 +47,7 @@ class KnownCluster(Protocol):
     def table(self) -> NodeTable: ...
 
     @property
-    def pods(self) -> Any: ...
+    def pods(self) -> Mapping[Any, CachedPod]: ...
 
 
 @dataclass(frozen=True, slots=True)

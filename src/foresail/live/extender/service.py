@@ -14,7 +14,7 @@ from foresail.kube.api.errors import ClusterError
 from foresail.live.actions.binding import Binder, Ending
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
-from foresail.live.extender.app import Bind, ExtenderApp, PodRef
+from foresail.live.extender.app import BindPod, ExtenderApp, PodRef
 from foresail.live.extender.extender import Extender, ExtenderSettings
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
 from foresail.live.scheduler.learning import Lessons, warm_up
@@ -99,7 +99,7 @@ async def run(service: Service, *, announce: Announce) -> None:
         await run_until_signal(ExtenderProgram(service, api, announce=announce))
 
 
-def binder(api: Client, cache: Cache) -> Bind:
+def binder(api: Client, cache: Cache) -> BindPod:
     """Binds for kube-scheduler, which books the room of a pod anew as soon as it hears of a failure: no request may
     arrive after that.
 

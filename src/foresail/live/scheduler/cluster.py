@@ -17,12 +17,12 @@ from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang
 from foresail.errors import PolicyError
 from foresail.kube.api.client import Client
-from foresail.live.actions.binding import Bind, Binder, Ending
+from foresail.live.actions.binding import Binder, BindResult, Ending
 from foresail.live.actions.evicting import Evictor
 from foresail.live.actions.volumes import VolumeBinder
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.pods import CachedPod
-from foresail.live.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, Conditions
+from foresail.live.scheduler.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
 from foresail.live.scheduler.metrics import ERROR, SCHEDULED, Metrics
 from foresail.live.scheduler.metrics import UNSCHEDULABLE as UNSCHEDULABLE_RESULT
 from foresail.logs import get_logger
@@ -68,7 +68,7 @@ class LiveCluster:
         self.cache = cache
         self.lives = lives
         self.journal = journal
-        self.conditions = Conditions(api, self._waiting)
+        self.conditions = PodConditions(api, self._waiting)
         self.preemption = Preempting(may_preempt=self._may_preempt)
         self.clearing: dict[str, asyncio.Task[None]] = {}
         """Pods for which others are being made to go."""
@@ -233,14 +233,14 @@ class LiveCluster:
                 )
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the pod must not be lost
             get_logger().exception("bind_broke", pod=pod.name)
-            ended = Bind(Ending.FAILED, f"{type(error).__name__}: {error}")
+            ended = BindResult(Ending.FAILED, f"{type(error).__name__}: {error}")
         del self.binding[cached.uid], self._aims[cached.uid]
         self._metrics.bind_s.observe(time.perf_counter() - started_s)
         self._metrics.binds.labels(ended.ending.value).inc()
         self._conclude(cached, pod, placement, ended)
         self._changed()
 
-    async def _bind_volumes(self, cached: CachedPod, aim: Aim) -> Bind | None:
+    async def _bind_volumes(self, cached: CachedPod, aim: Aim) -> BindResult | None:
         """How it ended for a pod whose volumes were not to be had; None if it can be bound now."""
         uid = cached.uid
         taken = self.cache.volumes.by_pod.get(uid)
@@ -255,7 +255,7 @@ class LiveCluster:
                 self.awaiting_volumes.discard(uid)
         if not why:
             return None
-        return Bind(Ending.NO_VOLUMES if uid in self.cache.pods else Ending.GONE, why)
+        return BindResult(Ending.NO_VOLUMES if uid in self.cache.pods else Ending.GONE, why)
 
     def nodes_changed(self) -> None:
         """A node that went has taken assumed pods with it. If it is back while their binds are still on the way, they
@@ -290,7 +290,7 @@ class LiveCluster:
             or any(table.gpu_free[row, device] < 0 for device in placement.devices)
         )
 
-    def _conclude(self, cached: CachedPod, pod: Pod, placement: Placement, ended: Bind) -> None:
+    def _conclude(self, cached: CachedPod, pod: Pod, placement: Placement, ended: BindResult) -> None:
         uid = cached.uid
         if ended.ending is Ending.BOUND:
             if self.lives.of(uid) is State.BINDING:  # the watch may have told so already, or that it has ended since

@@ -24,7 +24,7 @@ Told = tuple[str, str]
 """Reason and message."""
 
 
-class Conditions:
+class PodConditions:
     """Tells each waiting pod why it waits, the latest reason only, and only when it has changed."""
 
     def __init__(self, api: Client, find: Callable[[str], CachedPod | None]) -> None:

@@ -25,7 +25,7 @@ from foresail.kube.api.client import Client
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
-from foresail.live.control.steering import Steering
+from foresail.live.control.steering import LiveSteering
 from foresail.live.events import Events
 from foresail.live.reports import EventReport, counted
 from foresail.live.scheduler.cluster import LiveCluster
@@ -79,7 +79,7 @@ class LiveScheduler(Listener):
         self.core = Scheduler(self.cluster, profile, self.queue, decide=self._decide, preemption=preemption)
         self.cluster.scheduler = self.core
         self.kubelets = KubeletCpu(api, self.cache, self._clock, scheduler_name) if measure else None
-        self.steering = Steering(
+        self.steering = LiveSteering(
             controllers or {},
             api,
             self.cache,

@@ -23,7 +23,7 @@ from foresail.live.scheduler.run import RunSettings, lessons_for, profile_for
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ShadowedPod:
     """One pod that the other scheduler has bound, and what we would have done at that moment."""
 
     pod: str
@@ -57,7 +57,7 @@ class Agreement:
     nowhere: int = 0
     """We would have let the pod wait, or our policy failed."""
 
-    def add(self, choice: Choice) -> None:
+    def add(self, choice: ShadowedPod) -> None:
         self.pods += 1
         if not choice.ours:
             self.nowhere += 1
@@ -120,22 +120,24 @@ class Shadow(Listener):
             self._on_end()
 
 
-def compare(pod: Pod, node: str, cache: Cache, profile: Profile) -> Choice:
+def compare(pod: Pod, node: str, cache: Cache, profile: Profile) -> ShadowedPod:
     """Their node against what we decide now."""
     table = cache.table
     try:
         explained = explain(pod, table, profile, top=table.count)
     except PolicyError as error:
-        return Choice(pod.name, node, "", agree=False, feasible=False, our_score=None, their_score=None, why=str(error))
+        return ShadowedPod(
+            pod.name, node, "", agree=False, feasible=False, our_score=None, their_score=None, why=str(error)
+        )
     outcome = explained.outcome
     totals = {candidate.node: candidate.total for candidate in explained.candidates}
     theirs = totals.get(node)
     if isinstance(outcome, NoFit):
-        return Choice(
+        return ShadowedPod(
             pod.name, node, "", agree=False, feasible=False, our_score=None, their_score=theirs, why=str(outcome)
         )
     ours = totals.get(outcome.node, outcome.score)
-    return Choice(
+    return ShadowedPod(
         pod.name,
         node,
         outcome.node,

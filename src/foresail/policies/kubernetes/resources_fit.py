@@ -39,7 +39,7 @@ class KubeResourcesFitFilter:
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:
         table, shape = nodes.table, pod.shape
-        asked = _asked(table, shape)
+        asked = _requested(table, shape)
         bits = _short_of(
             nodes.index,
             table.free,
@@ -73,7 +73,7 @@ class KubeResourcesFitFilter:
         return tuple(reason for bit, reason in enumerate(reasons) if combination >> bit & 1)
 
 
-class _Asked(NamedTuple):
+class _Requested(NamedTuple):
     """The resources that a pod asks for: names, and where they stand in the table."""
 
     names: tuple[str, ...]
@@ -86,10 +86,10 @@ def _names(spec: PodSpec) -> tuple[str, ...]:
 
 
 @remembered
-def _asked(table: NodeTable, shape: Shape) -> _Asked:
+def _requested(table: NodeTable, shape: Shape) -> _Requested:
     names = _names(shape.spec)
     columns = [GPU if name == _GPU else table.resources.index(name) for name in names]
-    return _Asked(names, np.array(columns, dtype=np.int64))
+    return _Requested(names, np.array(columns, dtype=np.int64))
 
 
 @njit(cache=True)

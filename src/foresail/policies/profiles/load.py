@@ -41,15 +41,15 @@ def load_profile(source: str | Path | Mapping[str, Any], *, filters: Sequence[st
     `Profile.description` holds.
     """
     if isinstance(source, Mapping):
-        return _Reader(None, filters).profile(source, str(source.get("name", "profile")))
+        return _ProfileReader(None, filters).profile(source, str(source.get("name", "profile")))
     if isinstance(source, Path) or is_profile_file(source):
         path, scheduler_name = split_name(source)
         if path.suffix in ENDINGS:
-            return _Reader(path, filters).profile(profile_data(path, scheduler_name), path.stem)
-        return _Reader(path, filters).profile(
+            return _ProfileReader(path, filters).profile(profile_data(path, scheduler_name), path.stem)
+        return _ProfileReader(path, filters).profile(
             read_toml(path, "a profile", "there is no such profile; give a TOML file or a policy's name"), path.stem
         )
-    return _Reader(None, filters).profile(_named_profile(source) or _parse_mix(source), "".join(source.split()))
+    return _ProfileReader(None, filters).profile(_named_profile(source) or _parse_mix(source), "".join(source.split()))
 
 
 def _named_profile(source: str) -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ def split_name(source: str | Path) -> tuple[Path, str]:
     return Path(path), name
 
 
-class _Reader:
+class _ProfileReader:
     """Turns plain data into a profile, and says of every mistake in which file and under which key it stands."""
 
     def __init__(self, path: Path | None, filters: Sequence[str]) -> None:

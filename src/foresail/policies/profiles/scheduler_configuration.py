@@ -85,11 +85,11 @@ def read_configuration(path: Path) -> dict[str, Any]:
 
 def profile_data(path: Path, scheduler_name: str = "") -> dict[str, Any]:
     """One profile of the file, as `load_profile` takes it: that of a scheduler's name, else the first."""
-    reader = _Reader(path)
+    reader = _ConfigurationReader(path)
     return reader.data(reader.chosen(read_configuration(path), scheduler_name))
 
 
-class _Reader:
+class _ConfigurationReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._place = "profiles[0]"
