@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foresail.experiments.statistics import Row, bootstrap_interval, compare
+from foresail.experiments.statistics import ComparisonRow, bootstrap_interval, compare
 from foresail.results.metrics import at_load, find_metric
 
 MORE = at_load("allocation", 100)
@@ -30,8 +30,8 @@ def test_means_deviations_differences_and_wins_by_hand():
         a={MORE.name: [10.0, 20.0, 30.0], LESS.name: [5, 5, 5]}, b={MORE.name: [11.0, 22.0, 27.0], LESS.name: [4, 5, 7]}
     )
     rows = compared(values, [MORE, LESS])
-    assert rows[0] == Row("t", "a", "a", MORE.name, "higher", 3, 20.0, 10.0)
-    assert rows[1] == Row("t", "a", "a", LESS.name, "lower", 3, 5.0, 0.0)
+    assert rows[0] == ComparisonRow("t", "a", "a", MORE.name, "higher", 3, 20.0, 10.0)
+    assert rows[1] == ComparisonRow("t", "a", "a", LESS.name, "lower", 3, 5.0, 0.0)
     assert (rows[2].n, rows[2].mean, rows[2].pairs, rows[2].diff_mean, rows[2].wins) == (3, 20.0, 3, 0.0, 2)
     assert rows[2].sd == pytest.approx(math.sqrt((81 + 4 + 49) / 2))
     # One seed better, one worse by two, one tie, which nobody wins.

@@ -16,7 +16,7 @@ from foresail.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
     from foresail.experiments.plan import PlannedRun
-    from foresail.experiments.runner import Carried
+    from foresail.experiments.runner import ExperimentOutcome
 
 EPILOG = """
 Examples:
@@ -103,7 +103,7 @@ def compare(
         raise PolicyError(_failures(carried, len(plan.runs)))
 
 
-def _failures(carried: Carried, total: int) -> str:
+def _failures(carried: ExperimentOutcome, total: int) -> str:
     lines = [f"{planned}: {why}" for planned, why in carried.failed[:_FAILURES_SHOWN]]
     if len(carried.failed) > _FAILURES_SHOWN:
         lines.append(f"and {len(carried.failed) - _FAILURES_SHOWN} more")

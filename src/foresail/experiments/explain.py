@@ -34,7 +34,7 @@ class Explained:
     decision: Explanation
 
 
-class _ThatIsIt(Exception):  # noqa: N818 - ends a repeated run early; it is no error
+class _DecisionFound(Exception):  # noqa: N818 - ends a repeated run early; it is no error
     def __init__(self, explanation: Explanation) -> None:
         self.explanation = explanation
 
@@ -67,7 +67,7 @@ def explain_stored(stored: StoredRun, pod: str, *, top: int = 5) -> Explained:
         nonlocal seen
         seen += asked.name == name
         if asked.name == name and seen == last:
-            raise _ThatIsIt(explain(asked, table, profile, top=top))
+            raise _DecisionFound(explain(asked, table, profile, top=top))
         return decide(asked, table, profile)
 
     return Explained(order, attempts, node, _repeat(rerun, show_last))
@@ -121,7 +121,7 @@ def _answers(stored: StoredRun, order: int, top: int) -> Decide:
     def answer(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
         at = int(str(pod.uid))
         if at == order:
-            raise _ThatIsIt(explain(pod, table, profile, top=top))
+            raise _DecisionFound(explain(pod, table, profile, top=top))
         if not nodes[at]:
             return NoFit(pod.name, table.count, {})
         chosen = tuple(map(int, devices[at].split("-"))) if devices[at] else ()
@@ -133,7 +133,7 @@ def _answers(stored: StoredRun, order: int, top: int) -> Decide:
 def _repeat(rerun: Callable[[Decide], object], watch: Decide) -> Explanation:
     try:
         rerun(watch)
-    except _ThatIsIt as found:
+    except _DecisionFound as found:
         return found.explanation
     raise ResultsError(
         "the repeated run did not come to this decision; the results are of another version, run it again"

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from foresail.experiments.experiment import ALL_TRACES
 from foresail.experiments.plan import Plan, PlannedRun
-from foresail.experiments.runner import RUNS, Carried, write_whole
-from foresail.experiments.statistics import Row, Values, compare
+from foresail.experiments.runner import RUNS, ExperimentOutcome, write_whole
+from foresail.experiments.statistics import ComparisonRow, Values, compare
 from foresail.report.html import write_report
 from foresail.report.tables import signed
 from foresail.results.folder import StoredRun, read_run
@@ -27,7 +27,7 @@ MOST_RUNS_DRAWN = 24
 """The report draws at most about this many runs; the statistics count them all."""
 
 
-def write_comparison(plan: Plan, out: Path, carried: Carried) -> list[Row]:
+def write_comparison(plan: Plan, out: Path, carried: ExperimentOutcome) -> list[ComparisonRow]:
     """Measure every run in the folder and write `runs.csv`, `comparison.csv` and `report.html`."""
     values: dict[tuple[str, str, int], dict[str, float | None]] = {}
     lines = []
@@ -40,7 +40,7 @@ def write_comparison(plan: Plan, out: Path, carried: Carried) -> list[Row]:
     rows = compare(values, traces=plan.traces, policies=plan.policies, baseline=plan.baseline, metrics=plan.metrics)
     header = ["trace", "policy", "seed", "folder", *(metric.name for metric in plan.metrics)]
     write_whole(out / "runs.csv", _csv(header, lines))
-    columns = [column.name for column in fields(Row)]
+    columns = [column.name for column in fields(ComparisonRow)]
     write_whole(out / "comparison.csv", _csv(columns, (asdict(row).values() for row in rows)))
     drawn = _drawn(plan, out, values)
     write_report(out / "report.html", drawn, title=_title(plan, drawn), comparison=_report_rows(plan, rows) or None)
@@ -86,7 +86,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
-def _report_rows(plan: Plan, rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _report_rows(plan: Plan, rows: Sequence[ComparisonRow]) -> list[dict[str, Any]]:
     """Differences for the report: every metric over all traces, and the first metric by trace."""
     whole = ALL_TRACES if len(plan.traces) > 1 else plan.traces[0]
     chosen = []
@@ -118,7 +118,7 @@ def _report_rows(plan: Plan, rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def comparison_tables(plan: Plan, rows: Sequence[Row]) -> RenderableType:
+def comparison_tables(plan: Plan, rows: Sequence[ComparisonRow]) -> RenderableType:
     """For the terminal: every metric over all traces, and the first metric by trace."""
     several = len(plan.traces) > 1
     whole = [row for row in rows if row.trace == (ALL_TRACES if several else plan.traces[0])]
@@ -131,7 +131,7 @@ def comparison_tables(plan: Plan, rows: Sequence[Row]) -> RenderableType:
     return Group(*parts)
 
 
-def _by_metric(plan: Plan, rows: Sequence[Row]) -> Table:
+def _by_metric(plan: Plan, rows: Sequence[ComparisonRow]) -> Table:
     caption = (
         "↑ more is better, ↓ less is better\n"
         f"diff: policy − {plan.baseline}, mean over pairs of equal trace and seed\n"
@@ -156,7 +156,7 @@ def _by_metric(plan: Plan, rows: Sequence[Row]) -> Table:
     return table
 
 
-def _difference_cells(row: Row) -> tuple[str, str, str]:
+def _difference_cells(row: ComparisonRow) -> tuple[str, str, str]:
     if row.pairs is None:
         return ("base", "", "")
     if not row.pairs:
@@ -165,7 +165,7 @@ def _difference_cells(row: Row) -> tuple[str, str, str]:
     return (signed(row.diff_mean), interval, f"{row.wins}/{row.pairs}")
 
 
-def _by_trace(plan: Plan, rows: Sequence[Row]) -> Table:
+def _by_trace(plan: Plan, rows: Sequence[ComparisonRow]) -> Table:
     metric = plan.metrics[0].name
     table = Table(
         header_style="bold",

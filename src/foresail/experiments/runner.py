@@ -26,7 +26,7 @@ DERIVED = ("comparison.csv", "runs.csv", "report.html")
 
 
 @dataclass(slots=True)
-class Carried:
+class ExperimentOutcome:
     """How carrying out an experiment went."""
 
     kept: list[PlannedRun] = field(default_factory=list)
@@ -47,7 +47,7 @@ OnRun = Callable[[PlannedRun, str], None]
 
 def carry_out_plan(
     plan: Plan, out: Path, executor: Executor, *, overwrite: bool = False, on_run: OnRun | None = None
-) -> Carried:
+) -> ExperimentOutcome:
     """Have every run of the plan in `out`, by keeping it or by running it.
 
     A finished run of the same request, inputs and version is kept; `overwrite` runs it again. Anything else in a run's
@@ -60,7 +60,7 @@ def carry_out_plan(
     for planned in to_run:
         check_target(out / RUNS / planned.folder, overwrite=overwrite)
     _begin(out, plan)
-    carried = Carried(kept)
+    carried = ExperimentOutcome(kept)
     tell = on_run or (lambda _planned, _what: None)
     for planned in kept:
         tell(planned, "kept")

@@ -25,7 +25,7 @@ Values = Mapping[Key, Mapping[str, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparisonRow:
     """One policy on one trace, or on all of them, by one metric."""
 
     trace: str
@@ -52,7 +52,7 @@ class Row:
 
 def compare(
     values: Values, *, traces: Sequence[str], policies: Sequence[str], baseline: str, metrics: Sequence[Metric]
-) -> list[Row]:
+) -> list[ComparisonRow]:
     """One row for each trace, policy and metric, and rows over all traces where there are several."""
     groups = [(trace, [trace]) for trace in traces]
     if len(traces) > 1:
@@ -65,7 +65,7 @@ def compare(
     ]
 
 
-def _row(values: Values, name: str, traces: Sequence[str], policy: str, baseline: str, metric: Metric) -> Row:
+def _row(values: Values, name: str, traces: Sequence[str], policy: str, baseline: str, metric: Metric) -> ComparisonRow:
     def of(which: str) -> dict[tuple[str, int], float]:
         found = {
             (trace, seed): measured.get(metric.name)
@@ -78,7 +78,7 @@ def _row(values: Values, name: str, traces: Sequence[str], policy: str, baseline
     amounts = list(mine.values())
     mean = fmean(amounts) if amounts else None
     sd = stdev(amounts) if len(amounts) > 1 else None
-    row = Row(name, policy, baseline, metric.name, metric.better, len(amounts), mean, sd)
+    row = ComparisonRow(name, policy, baseline, metric.name, metric.better, len(amounts), mean, sd)
     if policy == baseline:
         return row
     theirs = of(baseline)
@@ -86,7 +86,7 @@ def _row(values: Values, name: str, traces: Sequence[str], policy: str, baseline
     interval = bootstrap_interval(differences)
     low, high = (None, None) if interval is None else interval
     sign = 1 if metric.higher_is_better else -1
-    return Row(
+    return ComparisonRow(
         name,
         policy,
         baseline,

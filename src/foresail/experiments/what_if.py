@@ -27,7 +27,7 @@ from foresail.policies.profiles.load import load_profile
 from foresail.results.folder import write_run
 from foresail.results.result import RunResult
 from foresail.settings import plain
-from foresail.sim.protocols.snapshot import Answer, Measured, place_all, workload_of
+from foresail.sim.protocols.snapshot import Measured, PodOutcome, place_all, workload_of
 from foresail.traces.kubernetes import read_pods
 from foresail.traces.snapshot import read_snapshot
 from foresail.traces.trace import load_workload, models_of
@@ -41,7 +41,7 @@ class WhatIf:
 
     request: WhatIfRequest
     policy: str
-    answers: list[Answer]
+    answers: list[PodOutcome]
     result: RunResult | None = None
     """The run as a results folder keeps it, if that was asked for."""
     left_out: dict[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from numba import njit
 
 from foresail.core.spec import Workload
 from foresail.core.table import CPU, GPU, MEMORY, NodeTable
-from foresail.policies.gpu_sharing.fragmentation import CLASSES, Q3_SATISFIED, Asks, TypicalPods, add_classes
+from foresail.policies.gpu_sharing.fragmentation import CLASSES, Q3_SATISFIED, TypicalPods, TypicalRequests, add_classes
 from foresail.results.tables import FRAGMENT_CLASSES, Column
 
 _USED = 3
@@ -21,7 +21,7 @@ _TOTALS = 6
 class Meter:
     """Cluster totals kept up to date row by row, and written down once an event.
 
-    Fragmentation is summed in whole numbers (milli × how often an ask occurs), so the totals do not depend on the
+    Fragmentation is summed in whole numbers (milli × how often a request occurs), so the totals do not depend on the
     order of the events and never drift.
     """
 
@@ -42,7 +42,7 @@ class Meter:
             self._used_by_row,
             self._by_row,
             self._totals,
-            *typical.asks(typical.weight),
+            *typical.requests(typical.weight),
         )
         self.events = 0
         _update(table.every_row, *self._columns)
@@ -110,11 +110,11 @@ def _update(
 ) -> None:
     """Replace what these rows add to the totals: used cpu, memory and gpu, then the weighted classes.
 
-    `columns` are those of the typical asks.
+    `columns` are those of the typical pods.
     """
-    asks = Asks(*columns)
-    fitting = np.empty(len(asks.gammas), dtype=np.int64)
-    below = np.empty(len(asks.gammas), dtype=np.int64)
+    requests = TypicalRequests(*columns)
+    fitting = np.empty(len(requests.gammas), dtype=np.int64)
+    below = np.empty(len(requests.gammas), dtype=np.int64)
     used = np.empty(_USED, dtype=np.int64)
     classes = np.empty(CLASSES, dtype=np.int64)
     for row in rows:
@@ -124,7 +124,7 @@ def _update(
         for at in range(_USED):
             totals[at] += used[at] - used_by_row[row, at]
             used_by_row[row, at] = used[at]
-        add_classes(free[row, CPU], gpu_free[row], gpu_model[row], asks, fitting, below, classes)
+        add_classes(free[row, CPU], gpu_free[row], gpu_model[row], requests, fitting, below, classes)
         for at in range(CLASSES):
             totals[_USED + at] += classes[at] - by_row[row, at]
             by_row[row, at] = classes[at]

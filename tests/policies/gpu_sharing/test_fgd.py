@@ -25,4 +25,4 @@ def test_a_model_that_came_after_the_lesson_is_known_to_the_device_rule_too():
     table = make_table(free=[(4, 8, 2000)] * 3, gpu_model=["A10", "T4", "V100M32"])
     assert policy.devices(make_pod(gpu=300, nodes=table), table.all, 2) == (0,)
     # The kernels look models up without a check, so there must be a column for each.
-    assert policy._asks[-1].shape == (1, len(table.models))
+    assert policy._requests[-1].shape == (1, len(table.models))

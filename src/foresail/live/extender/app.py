@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from foresail.errors import ForesailError, InputError, PolicyError
 from foresail.live.extender import protocol
 from foresail.live.extender.extender import Extender
-from foresail.live.extender.protocol import Asked
+from foresail.live.extender.protocol import ExtenderArgs
 from foresail.logs import get_logger
 
 Scope = dict[str, Any]
@@ -122,12 +122,12 @@ class ExtenderApp:
         elif scope["method"] != "POST":
             status, headers, body = 405, _TEXT, b"extender verbs are asked with POST\n"
         else:
-            asked = await _body(receive)
-            if asked is None:
+            args = await _body(receive)
+            if args is None:
                 status, headers, body = 413, _TEXT, b"the request is too large; set nodeCacheCapable: true\n"
             else:
                 begun_s = time.perf_counter()
-                status, headers, body = 200, _JSON, await answer(asked)
+                status, headers, body = 200, _JSON, await answer(args)
                 self.figures.took_s[verb].observe(time.perf_counter() - begun_s)
         headers = [*headers, (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -153,17 +153,17 @@ class ExtenderApp:
         verb: str,
         body: bytes,
         *,
-        answer: Callable[[Asked], bytes],
-        at_once: Callable[[Asked], bytes | None] = lambda _: None,
+        answer: Callable[[ExtenderArgs], bytes],
+        at_once: Callable[[ExtenderArgs], bytes | None] = lambda _: None,
     ) -> bytes:
         """The answer to a filter request, `at_once` if that can be, and else after a look at all nodes."""
         try:
-            asked = protocol.read_asked(body)
+            args = protocol.read_args(body)
             self._check_ready()
-            found = at_once(asked)
+            found = at_once(args)
             if found is None:
-                await self._wait_for_nodes(asked)
-                found = answer(asked)
+                await self._wait_for_nodes(args)
+                found = answer(args)
         except Exception as error:  # noqa: BLE001 - one request's trouble must not end the server
             return protocol.filter_error(self._told(verb, error))
         self.figures.fine[verb].inc()
@@ -171,10 +171,10 @@ class ExtenderApp:
 
     async def _prioritize(self, body: bytes) -> bytes:
         try:
-            asked = protocol.read_asked(body)
+            args = protocol.read_args(body)
             self._check_ready()
-            await self._wait_for_nodes(asked)
-            answer = self._extender.prioritize(asked)
+            await self._wait_for_nodes(args)
+            answer = self._extender.prioritize(args)
         except Exception as error:  # noqa: BLE001 - one request's trouble must not end the server
             # kube-scheduler ignores errors here without a word, so the log is the only place where they show.
             self._told("prioritize", error)
@@ -196,11 +196,11 @@ class ExtenderApp:
         uid = ""
         try:
             self._check_ready()
-            asked = protocol.read_bind(body)
-            uid = asked.PodUID
+            args = protocol.read_bind(body)
+            uid = args.PodUID
             assert self._bind is not None  # noqa: S101 - the verb is only served with one; this tells the type checker
-            devices = self._extender.place(uid, f"{asked.PodNamespace}/{asked.PodName}", asked.Node)
-            await self._bind(PodRef(uid, asked.PodNamespace, asked.PodName), asked.Node, devices)
+            devices = self._extender.place(uid, f"{args.PodNamespace}/{args.PodName}", args.Node)
+            await self._bind(PodRef(uid, args.PodNamespace, args.PodName), args.Node, devices)
         except Exception as error:  # noqa: BLE001 - one request's trouble must not end the server
             if uid:
                 self._extender.release(uid)
@@ -212,12 +212,12 @@ class ExtenderApp:
         if not self._is_ready():
             raise InputError("the extender's watches are not in sync yet; kube-scheduler will ask again")
 
-    async def _wait_for_nodes(self, asked: Asked) -> None:
+    async def _wait_for_nodes(self, args: ExtenderArgs) -> None:
         """Wait a little for nodes that kube-scheduler's watch told of before ours did."""
-        if self._changed is None or self._extender.knows_nodes(asked):
+        if self._changed is None or self._extender.knows_nodes(args):
             return
         deadline_s = time.monotonic() + self._wait_for_node_s
-        while (left_s := deadline_s - time.monotonic()) > 0 and not self._extender.knows_nodes(asked):
+        while (left_s := deadline_s - time.monotonic()) > 0 and not self._extender.knows_nodes(args):
             try:
                 await asyncio.wait_for(self._changed().wait(), left_s)
             except TimeoutError:

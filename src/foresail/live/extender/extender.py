@@ -23,7 +23,7 @@ from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.values import qualified
 from foresail.live.cache.pods import CachedPod
 from foresail.live.extender import protocol
-from foresail.live.extender.protocol import Asked, AskedPreemption
+from foresail.live.extender.protocol import ExtenderArgs, ExtenderPreemptionArgs
 from foresail.live.extender.samples import SampleWatch
 from foresail.live.extender.scores import to_scores
 from foresail.logs import get_logger
@@ -105,53 +105,48 @@ class Extender:
 
     # --- the verbs ---------------------------------------------------------------------------------------------------
 
-    def filter(self, asked: Asked) -> bytes:
+    def filter(self, args: ExtenderArgs) -> bytes:
         """The nodes that pass the profile's filters, and why the others do not."""
-        rows, pod = self._rows(asked), self._asked_again(asked)
-        verdict = self._judge(pod, asked, rows, self._decision(pod))
-        if not verdict.any() and not asked.has_nodes:
+        rows, pod = self._rows(args), self._asked_again(args)
+        verdict = self._judge(pod, args, rows, self._decision(pod))
+        if not verdict.any() and not args.has_nodes:
             if len(rows) == 1:
                 self._assume(pod, int(rows[0]))
-            return protocol.all_pass_answer(asked)
-        passing = [name for name, code in zip(asked.names, verdict.tolist(), strict=True) if not code]
+            return protocol.all_pass_answer(args)
+        passing = [name for name, code in zip(args.names, verdict.tolist(), strict=True) if not code]
         if len(passing) == 1:
             self._assume(pod, self._cluster.table.row_of[passing[0]])
-        return protocol.filter_answer(asked, passing, self._refusals(pod, asked, rows, verdict))
+        return protocol.filter_answer(args, passing, self._refusals(pod, args, rows, verdict))
 
-    def choose(self, asked: Asked) -> bytes:
+    def choose(self, args: ExtenderArgs) -> bytes:
         """The answer to a filter request by the one node that is best, which kube-scheduler then takes unscored."""
-        rows, pod = self._rows(asked), self._asked_again(asked)
+        rows, pod = self._rows(args), self._asked_again(args)
         decision = self._decision(pod)
-        verdict = self._judge(pod, asked, rows, decision)
+        verdict = self._judge(pod, args, rows, decision)
         outcome = decision.best_of(rows[rows >= 0])
         if isinstance(outcome, NoFit):
-            return protocol.filter_answer(asked, [], self._refusals(pod, asked, rows, verdict))
-        return self._chosen(pod, asked, outcome.row)
+            return protocol.filter_answer(args, [], self._refusals(pod, args, rows, verdict))
+        return self._chosen(pod, args, outcome.row)
 
-    def choose_at_once(self, asked: Asked) -> bytes | None:
+    def choose_at_once(self, args: ExtenderArgs) -> bytes | None:
         """The same without a look at every name; None if that will not do.
 
         Where a node's total depends on that node alone, the first of all nodes in the order of their totals that is
         asked about is the best of those that are.
         """
-        if (
-            self.settings.tells
-            or asked.has_nodes
-            or not self._profile.remembers_totals
-            or self._profile.tie is not None
-        ):
+        if self.settings.tells or args.has_nodes or not self._profile.remembers_totals or self._profile.tie is not None:
             return None
-        pod, table = self._asked_again(asked), self._cluster.table
+        pod, table = self._asked_again(args), self._cluster.table
         for row in islice(self._decision(pod).best_first(), _MOST_TRIES):
-            if asked.has_name(table.names[row]):
-                self._look_for_samples(pod, asked.count_names())
-                return self._chosen(pod, asked, row)
+            if args.has_name(table.names[row]):
+                self._look_for_samples(pod, args.count_names())
+                return self._chosen(pod, args, row)
         return None
 
-    def prioritize(self, asked: Asked) -> bytes:
+    def prioritize(self, args: ExtenderArgs) -> bytes:
         """Scores from 0 to 10; nodes that do not pass the filters any more get 0. Those with 0 are left out."""
-        rows = self._rows(asked)
-        pod = self._asked_again(asked)
+        rows = self._rows(args)
+        pod = self._asked_again(args)
         table = self._cluster.table
         decision = self._decision(pod)
         places = np.flatnonzero(_at(rows, decision.verdict) == 0)
@@ -167,12 +162,12 @@ class Extender:
         told = np.flatnonzero(scores)
         return self._writer.answer([table.names[row] for row in rows[told].tolist()], scores[told].tolist())
 
-    def preempt(self, asked: AskedPreemption) -> bytes:
+    def preempt(self, args: ExtenderPreemptionArgs) -> bytes:
         """Of the nodes that are to be cleared for a pod, those that then pass the profile's filters."""
-        pod = self._pod(asked.asked())
+        pod = self._pod(args.args())
         table = self._cluster.table
         kept = {}
-        for node, (uids, broken) in asked.victims().items():
+        for node, (uids, broken) in args.victims().items():
             row = table.row_of.get(node)
             if row is None:
                 continue
@@ -212,25 +207,25 @@ class Extender:
     def node_count(self) -> int:
         return self._cluster.table.count
 
-    def knows_nodes(self, asked: Asked) -> bool:
+    def knows_nodes(self, args: ExtenderArgs) -> bool:
         """Whether the watch has told of all nodes of a request."""
-        return bool((self._rows(asked) >= 0).all())
+        return bool((self._rows(args) >= 0).all())
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
-    def _asked_again(self, asked: Asked) -> Pod:
+    def _asked_again(self, args: ExtenderArgs) -> Pod:
         """The pod of a request. It has not got the node that we took for certain when we were asked before."""
-        pod = self._pod(asked)
+        pod = self._pod(args)
         self.release(pod.uid)
         self._release_late()
         return pod
 
-    def _judge(self, pod: Pod, asked: Asked, rows: Rows, decision: Decision) -> Verdicts:
+    def _judge(self, pod: Pod, args: ExtenderArgs, rows: Rows, decision: Decision) -> Verdicts:
         """The verdicts about the nodes of a filter request."""
         verdict = decision.verdict
         self._look_for_samples(pod, len(rows))
         if self.settings.tells:
-            self._tell(pod, asked.names, verdict)
+            self._tell(pod, args.names, verdict)
         return _at(rows, verdict)
 
     def _look_for_samples(self, pod: Pod, sent: int) -> None:
@@ -238,11 +233,11 @@ class Extender:
         if sent < count and not self.settings.sampled:
             self._samples.look(sent, count - int(np.count_nonzero(self._decision(pod).verdict)), count)
 
-    def _refusals(self, pod: Pod, asked: Asked, rows: Rows, verdict: Verdicts) -> dict[str, str]:
+    def _refusals(self, pod: Pod, args: ExtenderArgs, rows: Rows, verdict: Verdicts) -> dict[str, str]:
         """Why each node does not pass that does not."""
         said: dict[int, str] = {}
         refused = {}
-        for name, row, code in zip(asked.names, rows.tolist(), verdict.tolist(), strict=True):
+        for name, row, code in zip(args.names, rows.tolist(), verdict.tolist(), strict=True):
             if row < 0:
                 refused[name] = "the extender's watch does not know this node yet"
             elif code:
@@ -251,31 +246,31 @@ class Extender:
                 refused[name] = said[code]
         return refused
 
-    def _chosen(self, pod: Pod, asked: Asked, row: int) -> bytes:
+    def _chosen(self, pod: Pod, args: ExtenderArgs, row: int) -> bytes:
         self._assume(pod, row)
-        return protocol.filter_answer(asked, [self._cluster.table.names[row]], {})
+        return protocol.filter_answer(args, [self._cluster.table.names[row]], {})
 
-    def _rows(self, asked: Asked) -> Rows:
+    def _rows(self, args: ExtenderArgs) -> Rows:
         """Row of each node that is asked about, -1 for one that no watch has told of."""
-        if asked.has_nodes and not self.settings.force:
+        if args.has_nodes and not self.settings.force:
             raise InputError(
                 "the request carries whole nodes, and kube-scheduler 1.33 and later then scores nodes as if they were "
                 "empty; set nodeCacheCapable: true for this extender (foresail extender --print-config shows how), "
                 "or start it with --force"
             )
         # The same names come again and again: for both verbs of a pod, and mostly for the next pods too.
-        key, table = bytes(asked.NodeNames), self._cluster.table
+        key, table = bytes(args.NodeNames), self._cluster.table
         structure, rows = self._rows_of.get(key, (-1, _NO_ROWS))
-        if structure != table.structure or asked.has_nodes:
-            rows = np.array(list(map(table.row_of.get, asked.names, repeat(-1))), dtype=np.int64)
+        if structure != table.structure or args.has_nodes:
+            rows = np.array(list(map(table.row_of.get, args.names, repeat(-1))), dtype=np.int64)
             if len(self._rows_of) >= _MOST_LISTS:
                 self._rows_of.popitem(last=False)
             self._rows_of[key] = (table.structure, rows)
         return rows
 
-    def _pod(self, asked: Asked) -> Pod:
+    def _pod(self, args: ExtenderArgs) -> Pod:
         """The pod of a request; filter and prioritize bring the same one, so it is read once."""
-        head = asked.head().metadata
+        head = args.head().metadata
         known, cached = self._recent.get(head.uid), self._cluster.pods.get(head.uid)
         if cached is not None and cached.version == head.resourceVersion and not cached.unreadable:
             spec = cached.spec
@@ -283,7 +278,7 @@ class Extender:
             spec = known[1]
         else:
             try:
-                spec = pod_spec_of(asked.pod())
+                spec = pod_spec_of(args.pod())
             except RequestError as error:
                 raise InputError(f"pod {qualified(head.namespace, head.name)}: {error}") from error
             if len(self._recent) >= _MOST_RECENT:

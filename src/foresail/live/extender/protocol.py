@@ -30,7 +30,7 @@ class Head(msgspec.Struct):
     metadata: _Metadata
 
 
-class Asked(msgspec.Struct, dict=True):
+class ExtenderArgs(msgspec.Struct, dict=True):
     """A filter or prioritize request. Only what is needed of it is decoded further."""
 
     Pod: msgspec.Raw = _NOTHING
@@ -78,7 +78,7 @@ class _Victims(msgspec.Struct):
     NumPDBViolations: int = 0
 
 
-class AskedPreemption(msgspec.Struct):
+class ExtenderPreemptionArgs(msgspec.Struct):
     """A preempt request: nodes that would take the pod if the named pods went."""
 
     Pod: msgspec.Raw = _NOTHING
@@ -100,11 +100,11 @@ class AskedPreemption(msgspec.Struct):
             for node, victims in (self.NodeNameToVictims or {}).items()
         }
 
-    def asked(self) -> Asked:
-        return Asked(Pod=self.Pod)
+    def args(self) -> ExtenderArgs:
+        return ExtenderArgs(Pod=self.Pod)
 
 
-class AskedBind(msgspec.Struct):
+class ExtenderBindingArgs(msgspec.Struct):
     """A bind request."""
 
     PodName: str
@@ -116,25 +116,25 @@ class AskedBind(msgspec.Struct):
 _head = msgspec.json.Decoder(Head)
 _names = msgspec.json.Decoder(list[str] | None)
 _nodes = msgspec.json.Decoder(_NodeList)
-_asked = msgspec.json.Decoder(Asked)
-_preemption = msgspec.json.Decoder(AskedPreemption)
-_bind = msgspec.json.Decoder(AskedBind)
+_args = msgspec.json.Decoder(ExtenderArgs)
+_preemption = msgspec.json.Decoder(ExtenderPreemptionArgs)
+_bind = msgspec.json.Decoder(ExtenderBindingArgs)
 
 
-def read_asked(body: bytes) -> Asked:
-    asked: Asked = _read(_asked, body)
-    if bytes(asked.Pod) == b"null":
+def read_args(body: bytes) -> ExtenderArgs:
+    args: ExtenderArgs = _read(_args, body)
+    if bytes(args.Pod) == b"null":
         raise InputError("the request has no Pod; an extender is asked by kube-scheduler about one pod at a time")
-    return asked
+    return args
 
 
-def read_preemption(body: bytes) -> AskedPreemption:
-    found: AskedPreemption = _read(_preemption, body)
+def read_preemption(body: bytes) -> ExtenderPreemptionArgs:
+    found: ExtenderPreemptionArgs = _read(_preemption, body)
     return found
 
 
-def read_bind(body: bytes) -> AskedBind:
-    found: AskedBind = _read(_bind, body)
+def read_bind(body: bytes) -> ExtenderBindingArgs:
+    found: ExtenderBindingArgs = _read(_bind, body)
     return found
 
 
@@ -164,11 +164,11 @@ def _field(stated: Mapping[str, Any], name: str) -> Any:
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def filter_answer(asked: Asked, passing: list[str], refused: Mapping[str, str]) -> bytes:
+def filter_answer(args: ExtenderArgs, passing: list[str], refused: Mapping[str, str]) -> bytes:
     """Who passes and why others do not. Who sent whole nodes gets whole nodes back, and looks at nothing else."""
     return _encode(
         {
-            "Nodes": {"items": [asked.nodes[name] for name in passing]} if asked.has_nodes else None,
+            "Nodes": {"items": [args.nodes[name] for name in passing]} if args.has_nodes else None,
             "NodeNames": passing,
             "FailedNodes": refused,
             "FailedAndUnresolvableNodes": {},
@@ -177,10 +177,10 @@ def filter_answer(asked: Asked, passing: list[str], refused: Mapping[str, str]) 
     )
 
 
-def all_pass_answer(asked: Asked) -> bytes:
+def all_pass_answer(args: ExtenderArgs) -> bytes:
     """The answer where every node passes: the names as they came."""
     return b'{"Nodes":null,"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}' % bytes(
-        asked.NodeNames
+        args.NodeNames
     )
 
 

@@ -36,7 +36,7 @@ _NAMED = 5
 """Victims that are named; more are counted."""
 
 
-class Aim(NamedTuple):
+class BindTarget(NamedTuple):
     """Where a pod that is being bound goes."""
 
     pod: Pod
@@ -76,7 +76,7 @@ class LiveCluster:
         """Pods with a decision that is not carried out yet."""
         self.paused: dict[str, asyncio.TimerHandle] = {}
         """Pods that are given a rest before they are decided about again."""
-        self._aims: dict[str, Aim] = {}
+        self._targets: dict[str, BindTarget] = {}
         """Of every pod in `binding`."""
         self.policy_error = ""
         """What a policy failed on, until a decision succeeds."""
@@ -116,8 +116,8 @@ class LiveCluster:
         self._metrics.attempts[SCHEDULED].inc()
         uid = _uid(pod)
         self.lives.turn(uid, State.BINDING)
-        self._aims[uid] = aim = Aim(pod, placement, self._overfills(pod, placement))
-        self.binding[uid] = asyncio.create_task(self._bind(self.cache.pods[uid], aim), name=f"bind {pod.name}")
+        self._targets[uid] = target = BindTarget(pod, placement, self._overfills(pod, placement))
+        self.binding[uid] = asyncio.create_task(self._bind(self.cache.pods[uid], target), name=f"bind {pod.name}")
 
     def refuse(self, pod: Pod, why: NoFit) -> None:
         self._metrics.attempts[UNSCHEDULABLE_RESULT].inc()
@@ -217,11 +217,11 @@ class LiveCluster:
 
     # --- binds -----------------------------------------------------------------------------------------------------
 
-    async def _bind(self, cached: CachedPod, aim: Aim) -> None:
-        pod, placement, _ = aim
+    async def _bind(self, cached: CachedPod, target: BindTarget) -> None:
+        pod, placement, _ = target
         started_s = time.perf_counter()
         try:
-            ended = await self._bind_volumes(cached, aim)
+            ended = await self._bind_volumes(cached, target)
             if ended is None:
                 started_s = time.perf_counter()  # volumes take as long as others take to make them
                 ended = await self._binder.bind(
@@ -229,24 +229,24 @@ class LiveCluster:
                     placement.node,
                     placement.devices,
                     version=self.cache.pods.get(cached.uid, cached).version,
-                    obstacle=lambda: self._obstacle(aim),
+                    obstacle=lambda: self._obstacle(target),
                 )
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the pod must not be lost
             get_logger().exception("bind_broke", pod=pod.name)
             ended = BindResult(Ending.FAILED, f"{type(error).__name__}: {error}")
-        del self.binding[cached.uid], self._aims[cached.uid]
+        del self.binding[cached.uid], self._targets[cached.uid]
         self._metrics.bind_s.observe(time.perf_counter() - started_s)
         self._metrics.binds.labels(ended.ending.value).inc()
         self._conclude(cached, pod, placement, ended)
         self._changed()
 
-    async def _bind_volumes(self, cached: CachedPod, aim: Aim) -> BindResult | None:
+    async def _bind_volumes(self, cached: CachedPod, target: BindTarget) -> BindResult | None:
         """How it ended for a pod whose volumes were not to be had; None if it can be bound now."""
         uid = cached.uid
         taken = self.cache.volumes.by_pod.get(uid)
         if taken is None:
             return None
-        why = self._obstacle(aim) or await self._volumes.write(uid, taken)
+        why = self._obstacle(target) or await self._volumes.write(uid, taken)
         if not why:
             self.awaiting_volumes.add(uid)
             try:
@@ -262,7 +262,7 @@ class LiveCluster:
         hold their room again, or others would get it too.
         """
         table = self.table
-        for uid, (pod, placement, _) in self._aims.items():
+        for uid, (pod, placement, _) in self._targets.items():
             row = table.row_of.get(placement.node)
             cached = self.cache.pods.get(uid)
             if row is None or cached is None or cached.node or cached.ended or uid in table.placed:
@@ -270,14 +270,14 @@ class LiveCluster:
             table.widen(1 + max(placement.devices, default=-1))
             table.assume(pod, Placement(row, placement.node, placement.devices))
 
-    def _obstacle(self, aim: Aim) -> str:
-        node = aim.placement.node
+    def _obstacle(self, target: BindTarget) -> str:
+        node = target.placement.node
         if not self.may_bind():
             return "another replica may lead by now"
         # The API server would bind a pod to a node that does not exist, and to one that is full.
         if node not in self.table.row_of:
             return f"node {node} went away before the pod was bound to it"
-        if not aim.overfills and self._overfills(aim.pod, aim.placement):
+        if not target.overfills and self._overfills(target.pod, target.placement):
             return f"node {node} was filled by another scheduler before the pod was bound to it"
         return ""
 

@@ -12,7 +12,13 @@ from foresail.core.model import Nodes, Pod, Scores
 from foresail.core.spec import Workload
 from foresail.core.table import CPU, NodeTable
 from foresail.errors import OptionError, PolicyError
-from foresail.policies.gpu_sharing.fragmentation import CLASSES, Asks, TypicalPods, add_classes, fragment_milli
+from foresail.policies.gpu_sharing.fragmentation import (
+    CLASSES,
+    TypicalPods,
+    TypicalRequests,
+    add_classes,
+    fragment_milli,
+)
 
 
 class Fgd:
@@ -34,11 +40,11 @@ class Fgd:
         self._levels = levels
         self._cover = cover
         self._typical: TypicalPods | None = None
-        self._asks: tuple[Any, ...] = ()
+        self._requests: tuple[Any, ...] = ()
 
     def learn(self, workload: Workload, nodes: Nodes) -> None:
         self._typical = TypicalPods.of(workload, nodes.table.models, cover=self._cover)
-        self._asks = self._typical.asks(self._typical.share)
+        self._requests = self._typical.requests(self._typical.share)
 
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
         table, shape = nodes.table, pod.shape
@@ -52,7 +58,7 @@ class Fgd:
             shape.gpu_milli,
             shape.is_share,
             self._levels,
-            *self._known_asks(table),
+            *self._known_requests(table),
         )
         return scores
 
@@ -69,19 +75,19 @@ class Fgd:
             shape.request[CPU],
             shape.gpu_milli,
             self._levels,
-            *self._known_asks(table),
+            *self._known_requests(table),
         )
         return (device,)
 
-    def _known_asks(self, table: NodeTable) -> tuple[Any, ...]:
+    def _known_requests(self, table: NodeTable) -> tuple[Any, ...]:
         """The typical pods as the kernels take them, for the models that the table has now."""
         if self._typical is None:
             raise PolicyError("fgd has not seen a workload yet, so it knows no typical pods; call profile.learn first")
         if self._typical.allowed.shape[1] < len(table.models):
             # A node of a new model has come; the kernels look models up without a check.
             self._typical.allow(table.models)
-            self._asks = self._typical.asks(self._typical.share)
-        return self._asks
+            self._requests = self._typical.requests(self._typical.share)
+        return self._requests
 
 
 @njit(cache=True)
@@ -90,33 +96,33 @@ def _levels_of(delta_milli: float, levels: int) -> int:
 
 
 @njit(cache=True)
-def _fragments(cpu_free: int, free: Any, model: int, asks: Asks, scratch: Any) -> float:
+def _fragments(cpu_free: int, free: Any, model: int, requests: TypicalRequests, scratch: Any) -> float:
     """A node's fragmentation in milli."""
     fitting, below, classes = scratch
-    add_classes(cpu_free, free, model, asks, fitting, below, classes)
+    add_classes(cpu_free, free, model, requests, fitting, below, classes)
     return fragment_milli(classes)  # type: ignore[no-any-return] # compiled functions carry no types
 
 
 @njit(cache=True)
-def _scratch(asks: Asks) -> Any:
-    gammas = len(asks.gammas)
+def _scratch(requests: TypicalRequests) -> Any:
+    gammas = len(requests.gammas)
     return np.empty(gammas, dtype=np.int64), np.empty(gammas, dtype=np.int64), np.empty(CLASSES)
 
 
 @njit(cache=True)
 def _best_device(
-    cpu_free: int, free: Any, model: int, cpu_request: int, gpu_milli: int, levels: int, asks: Asks
+    cpu_free: int, free: Any, model: int, cpu_request: int, gpu_milli: int, levels: int, requests: TypicalRequests
 ) -> tuple[int, int]:
     """The best score of a GPU share on one node, and the first device that gives it."""
-    scratch = _scratch(asks)
-    before = _fragments(cpu_free, free, model, asks, scratch)
+    scratch = _scratch(requests)
+    before = _fragments(cpu_free, free, model, requests, scratch)
     after = free.copy()
     best, chosen = -1, -1
     for device in range(len(free)):
         if free[device] < gpu_milli or _has_twin_before(free, device):
             continue
         after[device] -= gpu_milli
-        score = _levels_of(before - _fragments(cpu_free - cpu_request, after, model, asks, scratch), levels)
+        score = _levels_of(before - _fragments(cpu_free - cpu_request, after, model, requests, scratch), levels)
         after[device] += gpu_milli
         if score > best:
             best, chosen = score, device
@@ -127,8 +133,8 @@ def _best_device(
 def _device_of(
     cpu_free: int, free: Any, model: int, cpu_request: int, gpu_milli: int, levels: int, *columns: Any
 ) -> int:
-    # The columns of the asks come one by one: numba takes long to recognise a tuple of arrays from Python.
-    _, device = _best_device(cpu_free, free, model, cpu_request, gpu_milli, levels, Asks(*columns))
+    # The columns of the requests come one by one: numba takes long to recognise a tuple of arrays from Python.
+    _, device = _best_device(cpu_free, free, model, cpu_request, gpu_milli, levels, TypicalRequests(*columns))
     return int(device)
 
 
@@ -164,12 +170,12 @@ def _scores(
     levels: int,
     *columns: Any,
 ) -> Any:
-    asks = Asks(*columns)
+    requests = TypicalRequests(*columns)
     scores = np.empty(len(rows), dtype=np.int64)
-    scratch = _scratch(asks)
+    scratch = _scratch(requests)
     after = np.empty(gpu_free.shape[1], dtype=np.int64)
     # Many nodes of a model are in the same state, most of all the idle ones; the last one scored stands for its like.
-    scored = np.full(asks.allowed.shape[1], -1, dtype=np.int64)
+    scored = np.full(requests.allowed.shape[1], -1, dtype=np.int64)
     for at in range(len(rows)):
         row, model = rows[at], gpu_model[rows[at]]
         like = scored[model]
@@ -179,7 +185,7 @@ def _scores(
         scored[model] = at
         cpu_free = free[row, CPU]
         if is_share:
-            scores[at], _ = _best_device(cpu_free, gpu_free[row], model, cpu_request, pod_gpu_milli, levels, asks)
+            scores[at], _ = _best_device(cpu_free, gpu_free[row], model, cpu_request, pod_gpu_milli, levels, requests)
             continue
         wanted = pod_gpu_count
         for device in range(len(after)):
@@ -187,6 +193,6 @@ def _scores(
             if wanted > 0 and after[device] >= pod_gpu_milli:
                 after[device] -= pod_gpu_milli
                 wanted -= 1
-        before = _fragments(cpu_free, gpu_free[row], model, asks, scratch)
-        scores[at] = _levels_of(before - _fragments(cpu_free - cpu_request, after, model, asks, scratch), levels)
+        before = _fragments(cpu_free, gpu_free[row], model, requests, scratch)
+        scores[at] = _levels_of(before - _fragments(cpu_free - cpu_request, after, model, requests, scratch), levels)
     return scores

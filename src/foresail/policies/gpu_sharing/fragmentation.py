@@ -16,12 +16,12 @@ Q1_LACK_BOTH, Q2_LACK_GPU, Q3_SATISFIED, Q4_LACK_CPU, XL_SATISFIED, XR_LACK_CPU,
 CLASSES = 7
 
 
-class Asks(NamedTuple):
-    """Typical pods as the kernels take them; one row an ask.
+class TypicalRequests(NamedTuple):
+    """Typical pods as the kernels take them; one row a request.
 
-    `share` is how typical an ask is: a part of 1, or a whole count where sums must be exact. `gamma_at` says where an
-    ask's per-device milli stands in `gammas`, the distinct ones in rising order. `allowed` has one column a GPU model
-    of the node table.
+    `share` is how typical a request is: a part of 1, or a whole count where sums must be exact. `gamma_at` says where a
+    request's per-device milli stands in `gammas`, the distinct ones in rising order. `allowed` has one column a GPU
+    model of the node table.
     """
 
     cpu_milli: Any
@@ -34,7 +34,7 @@ class Asks(NamedTuple):
 
 @dataclass(slots=True)
 class TypicalPods:
-    """The most frequent asks of a workload, the most frequent first; one row an ask.
+    """The most frequent requests of a workload, the most frequent first; one row a request.
 
     `share` sums to 1; `weight` is the same as whole counts. `allowed` has one column a GPU model of the node table.
     """
@@ -49,12 +49,12 @@ class TypicalPods:
 
     @classmethod
     def of(cls, workload: Workload, models: list[str], *, cover: float = 0.95) -> TypicalPods:
-        """The asks that together make up at least `cover` of the workload; memory does not tell asks apart."""
+        """The requests that together make up at least `cover` of the workload; memory does not tell requests apart."""
         counts: Counter[tuple[int, int, int, str]] = Counter()
         per_spec = np.bincount(workload.spec_of, minlength=len(workload.specs))
         for spec, count in zip(workload.specs, per_spec.tolist(), strict=True):
             counts[spec.cpu_milli, spec.gpu_milli, spec.gpu_count, "|".join(spec.gpu_models)] += count
-        ranked = sorted(((count, *ask) for ask, count in counts.items() if count), reverse=True)
+        ranked = sorted(((count, *which) for which, count in counts.items() if count), reverse=True)
         total = max(1, len(workload))
         taken = []
         covered = 0
@@ -81,10 +81,10 @@ class TypicalPods:
         """The node table has other models now."""
         self.allowed = _allowed(self.gpu_spec, models)
 
-    def asks(self, share: npt.NDArray[Any]) -> Asks:
+    def requests(self, share: npt.NDArray[Any]) -> TypicalRequests:
         """The columns for the kernels, weighted by `share` or by `weight`."""
         gammas, gamma_at = np.unique(self.gpu_milli, return_inverse=True)
-        return Asks(self.cpu_milli, self.gpu_count, share, gammas, gamma_at.astype(np.int64), self.allowed)
+        return TypicalRequests(self.cpu_milli, self.gpu_count, share, gammas, gamma_at.astype(np.int64), self.allowed)
 
 
 def _allowed(specs: list[str], models: list[str]) -> npt.NDArray[np.bool_]:
@@ -95,7 +95,7 @@ def _allowed(specs: list[str], models: list[str]) -> npt.NDArray[np.bool_]:
 
 @njit(cache=True, inline="always")
 def _count_by_gamma(free: Any, gammas: Any, fitting: Any, below: Any) -> int:
-    """For each distinct ask per device: how many devices have that much, and what the others hold together."""
+    """For each distinct request per device: how many devices have that much, and what the others hold together."""
     idle = 0
     for device in range(len(free)):
         idle += free[device]
@@ -114,24 +114,27 @@ def _count_by_gamma(free: Any, gammas: Any, fitting: Any, below: Any) -> int:
 
 
 @njit(cache=True)
-def add_classes(cpu_free: int, free: Any, model: int, asks: Asks, fitting: Any, below: Any, out: Any) -> None:
-    """Write a node's idle milli by class into `out`, weighted by how typical each ask is; shape (7,).
+def add_classes(
+    cpu_free: int, free: Any, model: int, requests: TypicalRequests, fitting: Any, below: Any, out: Any
+) -> None:
+    """Write a node's idle milli by class into `out`, weighted by how typical each request is; shape (7,).
 
-    `fitting` and `below` are scratch, as long as `asks.gammas`. The sums run over the asks in their order and class by
-    class: scores are truncated, so the last bit counts. Whole shares and a whole-number `out` give exact sums instead.
+    `fitting` and `below` are scratch, as long as `requests.gammas`. The sums run over the requests in their order and
+    class by class: scores are truncated, so the last bit counts. Whole shares and a whole-number `out` give exact sums
+    instead.
     """
     out[:] = 0
-    idle = _count_by_gamma(free, asks.gammas, fitting, below)
+    idle = _count_by_gamma(free, requests.gammas, fitting, below)
     if idle == 0:
         return
-    for ask in range(len(asks.cpu_milli)):
-        at, share = asks.gamma_at[ask], asks.share[ask]
-        enough_cpu = cpu_free >= asks.cpu_milli[ask]
-        if asks.gammas[at] == 0:
+    for which in range(len(requests.cpu_milli)):
+        at, share = requests.gamma_at[which], requests.share[which]
+        enough_cpu = cpu_free >= requests.cpu_milli[which]
+        if requests.gammas[at] == 0:
             out[XL_SATISFIED if enough_cpu else XR_LACK_CPU] += share * idle
-        elif not asks.allowed[ask, model]:
+        elif not requests.allowed[which, model]:
             out[NO_ACCESS] += share * idle
-        elif fitting[at] >= asks.gpu_count[ask]:
+        elif fitting[at] >= requests.gpu_count[which]:
             if enough_cpu:
                 out[Q2_LACK_GPU] += share * below[at]
                 out[Q3_SATISFIED] += share * (idle - below[at])

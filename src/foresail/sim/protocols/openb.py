@@ -71,7 +71,7 @@ def _sorted_by_name(workload: Workload) -> Workload:
     )
 
 
-class _Floor:
+class _OpenbCluster:
     """A cluster on which nothing has to be started: to book a pod is to bind it."""
 
     def __init__(self, table: NodeTable) -> None:
@@ -112,7 +112,7 @@ def run_openb(
     look_after_volumes(table, trace.objects)
     profile.seed(seed)
     profile.learn(workload, table.all)
-    scheduler = Scheduler(_Floor(table), profile, Queue(SimClock()), decide=decide)
+    scheduler = Scheduler(_OpenbCluster(table), profile, Queue(SimClock()), decide=decide)
     meter = Meter(table, workload, count)
     shapes = [table.shape(spec) for spec in workload.specs]
 

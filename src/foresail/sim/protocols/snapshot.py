@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PodOutcome:
     """What became of one pod."""
 
     pod: Pod
@@ -42,7 +42,7 @@ class Answer:
         return "" if self.placement is None else "-".join(map(str, self.placement.devices))
 
 
-class _Stage:
+class _SnapshotCluster:
     """Carries decisions out by writing them down."""
 
     def __init__(self, table: NodeTable, on_answer: Callable[[int], None]) -> None:
@@ -77,15 +77,15 @@ def place_all(
     placed_members: Callable[[str], int] = lambda _gang: 0,
     on_progress: Progress | None = None,
     decide: Decide = decide_alone,
-) -> list[Answer]:
+) -> list[PodOutcome]:
     """Give every pod its turn, by priority and then by time, each seeing those before it. The table keeps them.
 
     `placed_members` says how many of a gang stand already. Answers come in the order in which nodes were given, then
     the pods that fit nowhere in the order of the queue. `decide` may be one that listens in.
     """
-    stage = _Stage(table, lambda done: on_progress(done, len(pods)) if on_progress is not None else None)
+    cluster = _SnapshotCluster(table, lambda done: on_progress(done, len(pods)) if on_progress is not None else None)
     queue = Queue(SimClock())
-    scheduler = Scheduler(stage, profile, queue, decide=decide)
+    scheduler = Scheduler(cluster, profile, queue, decide=decide)
     for gang in dict.fromkeys(pod.gang for pod in pods if pod.gang is not None):
         queue.members_placed(gang, placed_members(gang.name))
     for pod in pods:
@@ -94,12 +94,12 @@ def place_all(
     left = {pod.uid for pod in queue}
     waiting = sorted((pod for pod in pods if pod.uid in left), key=lambda pod: (-pod.priority, pod.arrival_s))
     members = Counter(pod.gang.name for pod in waiting if pod.gang is not None)
-    standing = Counter(pod.gang.name for pod, _ in stage.placed.values() if pod.gang is not None)
+    standing = Counter(pod.gang.name for pod, _ in cluster.placed.values() if pod.gang is not None)
     for name in members:
         standing[name] += placed_members(name)
-    answers = [Answer(pod, placement) for pod, placement in stage.placed.values()]
+    answers = [PodOutcome(pod, placement) for pod, placement in cluster.placed.values()]
     for pod in waiting:
-        refusal = stage.refused.get(_lane_of(pod))
+        refusal = cluster.refused.get(_lane_of(pod))
         if refusal is not None:
             why = ", ".join(f"{count} {reason}" for reason, count in refusal.reasons.items()) or refusal.main_reason
             if pod.gang is not None and standing[pod.gang.name] < pod.gang.min_members:
@@ -109,7 +109,7 @@ def place_all(
             why = f"its gang {pod.gang.name} starts with {pod.gang.min_members} members; there are {there}"
         else:
             raise AssertionError(f"{pod.name} was neither placed nor refused")
-        answers.append(Answer(pod, None, why))
+        answers.append(PodOutcome(pod, None, why))
     return answers
 
 
@@ -127,7 +127,7 @@ class Measured:
         self._meter.record()
         self._running = int(table.pod_count.sum())
 
-    def result(self, answers: Sequence[Answer], profile: Profile, *, name: str, seed: int) -> RunResult:
+    def result(self, answers: Sequence[PodOutcome], profile: Profile, *, name: str, seed: int) -> RunResult:
         self._meter.observe(self._table.every_row)
         count = len(answers)
         placed = [answer.placement is not None for answer in answers]
