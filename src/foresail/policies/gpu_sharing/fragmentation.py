@@ -32,6 +32,11 @@ class TypicalRequests(NamedTuple):
     allowed: Any
 
 
+Asks = TypicalRequests
+"""Its name once. Kernels compiled then may be on disk still, and numba looks the types in their index up by name
+before it sees that they are out of date."""
+
+
 @dataclass(slots=True)
 class TypicalPods:
     """The most frequent requests of a workload, the most frequent first; one row a request.
