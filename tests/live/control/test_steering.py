@@ -107,6 +107,13 @@ def move_to(node: str) -> Act:
     return lambda view: [Move(one.pod, "because", node) for one in view.running.values()]
 
 
+def test_controllers_know_a_pod_by_its_job(server, virtual, tmp_path):
+    seen = []
+    story = Story(tmp_path, lambda view: seen.extend((one.pod.uid, one.job) for one in view.running.values()) or [])
+    story.run(server, virtual, *nodes("a"), *pods(owned(make_pod("p", node="a")), make_pod("q", node="a")))
+    assert seen == [("uid-p", "default/uid-web"), ("uid-q", "default/uid-q")]
+
+
 # --- resize ----------------------------------------------------------------------------------------------------------
 
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import ApiError, ClusterError, Conflict, NotFound
 from foresail.kube.api.retries import ATTEMPTS, may_pass, pause_s
+from foresail.kube.objects.values import COMPLETION_INDEX
 from foresail.live.cache.pods import CachedPod
 
-_INDEX = "batch.kubernetes.io/job-completion-index"
 _NOT_REPLACED_ELSEWHERE = {
     "DaemonSet": "a DaemonSet makes its successor for the same node",
     "Node": "it is a static pod of its node",
@@ -40,7 +40,7 @@ def is_successor(moved: CachedPod, pod: CachedPod) -> bool:
         return False
     if pod.owner.kind == "StatefulSet":
         return pod.name == moved.name
-    return pod.labels.get(_INDEX) == moved.labels.get(_INDEX)
+    return pod.labels.get(COMPLETION_INDEX) == moved.labels.get(COMPLETION_INDEX)
 
 
 class Mover:

@@ -57,6 +57,7 @@ class Owner(NamedTuple):
 
     kind: str
     name: str
+    uid: str = ""
 
 
 @dataclass(slots=True)
@@ -270,7 +271,7 @@ def _owner(references: object) -> Owner | None:
     """The controller among a pod's owners."""
     for one in references if isinstance(references, list) else ():
         if isinstance(one, Mapping) and one.get("controller") is True:
-            return Owner(*(_word(one.get(name)) for name in ("kind", "name")))
+            return Owner(*(_word(one.get(name)) for name in Owner._fields))
     return None
 
 

@@ -22,6 +22,7 @@ from foresail.live.actions.resizing import Resizer
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
+from foresail.live.telemetry.jobs import job_of
 from foresail.logs import get_logger
 
 _SUCCESSOR_WITHIN_S = 120.0
@@ -117,6 +118,7 @@ class LiveSteering(Listener):
                 placed[uid].pod.spec.cpu_milli,
                 cached.cpu_limit_milli,
                 cached.annotations,
+                job_of(cached),
             )
             for uid, (cached, since_s) in sorted(self._ours.items(), key=lambda item: item[1][1])
             if uid in placed and not cached.terminating
