@@ -199,11 +199,11 @@ class SettingsFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def table(self, kind: type, data: Any, where: str = "", further: tuple[str, ...] = ()) -> dict[str, Any]:
-        """The values of a table by key, each of its setting's type; `further` keys are passed over."""
+    def table(self, kind: type, data: Any, where: str = "") -> dict[str, Any]:
+        """The values of a table by key, each of its setting's type."""
         known = {one.key: one for one in described(kind)}
-        self.check_keys(data, (*further, *(key for key in known if key not in further)), where)
-        return {key: self.value(known[key], value, where) for key, value in data.items() if key in known}
+        self.check_keys(data, tuple(known), where)
+        return {key: self.value(known[key], value, where) for key, value in data.items()}
 
     def value(self, one: Described, given: Any, where: str = "") -> Any:
         """One value, checked against the type of its setting."""

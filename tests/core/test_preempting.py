@@ -250,7 +250,8 @@ class SlowDiary(Diary):
 
     @property
     def leaving(self) -> list[object]:
-        told = {uid for held in self.preemption.holds for uid in self.preemption.victims_of(held.pod.uid)}
+        nominated = [held.pod.uid for held in self.preemption.holds if self.preemption.nominated(held.pod.uid)]
+        told = {victim for uid in nominated for victim in self.preemption._nominations[uid].victims}
         return sorted(uid for uid in self.table.placed if uid in told)
 
     def step(self, number: int, what: str, cpu: int, priority: int) -> None:

@@ -160,13 +160,6 @@ def test_devices_of_victims_become_free():
     assert (names(found), found.devices) == (["share"], (1,))
 
 
-def test_a_pod_that_never_preempts_has_no_victims():
-    table = make_cluster(node("a"))
-    stand(table, "low", "a", PodSpec(cpu_milli=8))
-    pod = Pod("p", table.shape(PodSpec(cpu_milli=6)), priority=9)
-    assert find_victims(pod, table, load_profile("best-fit"), preempts=False) is None
-
-
 def test_victims_that_leave_already_are_not_evicted_again():
     table = make_cluster(node("a"))
     stand(table, "leaving", "a", PodSpec(cpu_milli=4, kubernetes=LEAVING))

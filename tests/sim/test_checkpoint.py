@@ -37,7 +37,7 @@ def make_trace(seed: int = 0, pods: int = 700) -> Trace:
         gangs=[Gang(f"g{number}", 3, 50.0) for number in range(6)],
     )
     nodes = [NodeSpec(f"n{number}", 8000, 0, 4, "T4") for number in range(4)]
-    return Trace(f"busy-{seed}", nodes, workload, {})
+    return Trace(f"busy-{seed}", nodes, workload)
 
 
 class Lottery:
@@ -183,7 +183,7 @@ def test_the_checkpoint_of_another_run_is_refused_by_what_differs(tmp_path):
     run_clock(trace, load_profile("fgd"), seed=1, checkpoint=Checkpoint(path))
     saved = path.read_bytes()
     faults = Faults.random(trace.nodes, mttf_s=300, mttr_s=40, until_s=700, seed=5)
-    fewer_nodes = Trace(trace.name, trace.nodes[:3], trace.workload, {})
+    fewer_nodes = Trace(trace.name, trace.nodes[:3], trace.workload)
     for run, differs in (
         (lambda: run_clock(trace, load_profile("fgd"), seed=2, checkpoint=Checkpoint(path)), r"seed \(1, now 2\)"),
         (lambda: run_clock(make_trace(1, 20), load_profile("fgd"), seed=1, checkpoint=Checkpoint(path)), "pods"),

@@ -41,7 +41,7 @@ def run(cpus, pods, turns, *, faults=(), controllers=None, policy="best-fit", **
     nodes = [NodeSpec(f"n{at}", cpu, 0) for at, cpu in enumerate(cpus)]
     log = []
     result = run_clock(
-        Trace("test", nodes, make_workload(pods), {}),
+        Trace("test", nodes, make_workload(pods)),
         load_profile(policy),
         settings=ClockSettings(**options),
         faults=Faults.of([Fault(*fault) for fault in faults], nodes),

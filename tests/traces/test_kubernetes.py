@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from tests.traces.object_files import write_nodes, write_pods
 
 from foresail.core.kubernetes import (
     ClaimVolume,
@@ -30,8 +31,8 @@ from foresail.core.spec import Gang, NodeSpec, PodSpec, Taint, Toleration, Workl
 from foresail.errors import InputError
 from foresail.kube.objects.pod import pod_spec_of
 from foresail.kube.objects.values import GPU_MODEL
-from foresail.kube.objects.write import write_nodes, write_pods
 from foresail.traces.kubernetes import read_nodes, read_pods
+from foresail.traces.write import write
 
 
 def make_file(tmp_path, text, name="cluster.yaml"):
@@ -611,11 +612,11 @@ def test_written_nodes_carry_the_model_label_others_look_for(tmp_path):
 def test_what_cannot_be_written_leaves_no_file(tmp_path):
     gang = Workload(["p"], [PodSpec(namespace="ml")], np.array([0]), gang_of=np.array([0]), gangs=[Gang("g", 1)])
     with pytest.raises(InputError, match=r'gang "g" has a pod of namespace "ml".*named after it: "ml/g"'):
-        write_pods(tmp_path / "pods.yaml", gang)
-    with pytest.raises(InputError, match=r'nodes\.txt: the ending "\.txt" is not known; .* \(\.json, \.jsonl, '):
-        write_nodes(tmp_path / "nodes.txt", [])
+        write(tmp_path / "nodes.yaml", tmp_path / "pods.yaml", [], gang)
+    with pytest.raises(InputError, match=r'nodes\.txt: the ending "\.txt" is not known; .*, \.json, \.jsonl, '):
+        write(tmp_path / "nodes.txt", tmp_path / "pods.yaml", [], gang)
     with pytest.raises(InputError, match="cannot be written: No such file"):
-        write_nodes(tmp_path / "none" / "nodes.yaml", [])
+        write(tmp_path / "none" / "nodes.yaml", tmp_path / "pods.yaml", [], gang)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,10 +2,11 @@
 
 import json
 
+from tests.traces.object_files import write_pods
+
 from foresail.core.journal import What
 from foresail.core.resource_claims import named_claims
 from foresail.core.table import NodeTable
-from foresail.kube.objects.write import write_pods
 from foresail.policies.profiles.load import load_profile
 from foresail.sim.protocols.clock import run_clock
 from foresail.traces.kubernetes import read_nodes, read_pods
@@ -39,5 +40,5 @@ def test_claims_are_kept_and_such_a_pod_never_starts(tmp_path):
         if record.what is not What.ARRIVE:
             log.append((record.time_s, record.what, record.pod))
 
-    run_clock(Trace("test", nodes, workload, {}), load_profile("best-fit"), listeners=[note])
+    run_clock(Trace("test", nodes, workload), load_profile("best-fit"), listeners=[note])
     assert log == [(0, "give_up", "p"), (0, "start", "q"), (5, "end", "q")]

@@ -10,10 +10,10 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.traces.object_files import write_nodes
 
 from foresail.core.spec import NodeSpec
 from foresail.errors import InputError, OptionError
-from foresail.kube.objects.write import write_nodes
 from foresail.traces import kubernetes
 from foresail.traces.openb import read as openb
 from foresail.traces.topology import label, label_files, place

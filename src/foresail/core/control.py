@@ -163,6 +163,8 @@ class Timed(Protocol):
 class Steered(Protocol):
     """Where actions are carried out: the part of a cluster that controllers may change.
 
+    `Scheduler.hold` and `Scheduler.hold_to_move` do core's part of it.
+
     Each says why it cannot be done, in words; empty if it is done or under way.
     """
 

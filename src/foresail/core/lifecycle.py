@@ -19,7 +19,7 @@ successor is another pod, which begins WAITING.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from enum import StrEnum
 
 
@@ -129,7 +129,3 @@ class Lives:
             return
         self._state[uid] = state
         self.count[state] += 1
-
-    def all_in(self, *states: State) -> Iterator[Hashable]:
-        """The pods that are in one of these states now."""
-        return (uid for uid, state in list(self._state.items()) if state in states)

@@ -101,10 +101,6 @@ class Preempting:
             self.holds.release(uid)
         self._nominations.pop(uid, None)
 
-    def victims_of(self, uid: Hashable) -> frozenset[Hashable]:
-        """Who was to leave for a nominated pod, whether gone by now or not."""
-        return frozenset() if self.nominated(uid) is None else self._nominations[uid].victims
-
     def awaits(self, pod: Pod, table: NodeTable) -> bool:
         """Whether pods of less priority are still leaving the node that the pod is nominated for."""
         held = self.nominated(pod.uid)

@@ -68,14 +68,13 @@ def find_victims(
     table: NodeTable,
     profile: Profile,
     *,
-    preempts: bool = True,
     holds: Holds | None = None,
 ) -> Preemption | None:
     """The least harm by which a pod that fits nowhere gets a node, or None. The table is afterwards as before.
 
-    `preempts` is False for a pod that may not. What `holds` keep for others of no less priority is not to be had.
+    What `holds` keep for others of no less priority is not to be had.
     """
-    if not preempts or not table.count:
+    if not table.count:
         return None
     curable = curable_by_removal(Decision(pod, table, profile).verdict, profile)
     search = _Search(pod, table, profile, Holds() if holds is None else holds)

@@ -6,7 +6,6 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from foresail.core.asking import Filters, Without, looks_at_other_nodes
-from foresail.core.control import Steered
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, Placements, place_gang
 from foresail.core.lane import Lane
@@ -34,10 +33,6 @@ class Cluster(Preemptible, Protocol):
 
     def policy_failed(self, pods: list[Pod], error: PolicyError) -> None:
         """A policy failed on one of these pods; they keep waiting, unless this raises the error again."""
-
-
-class SteeredCluster(Cluster, Steered, Protocol):
-    """One where controllers change what runs, too. `Scheduler.hold` and `Scheduler.hold_to_move` do core's part."""
 
 
 class Scheduler:

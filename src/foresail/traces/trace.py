@@ -8,7 +8,6 @@ from typing import Protocol
 
 from foresail.core.objects import ClusterObjects
 from foresail.core.spec import NodeSpec, Workload
-from foresail.digest import sha256_of
 from foresail.errors import InputError
 from foresail.formats import OBJECT_ENDINGS, TABLE_ENDINGS, refuse_other_endings
 from foresail.traces.check.checks import Finding, Findings, Ints, check_fit, check_nodes, check_workload
@@ -19,17 +18,15 @@ _OPENB_PREFIX = "openb_pod_list_"
 
 @dataclass(slots=True)
 class Trace:
-    """Nodes and pods, and where they came from.
+    """Nodes and pods.
 
-    `sources` maps each file, as it was named, to the SHA-256 of its bytes. `dropped_rows` counts bad rows that were
-    left out because the user asked for it. `objects` are the cluster's services, claims and the like, if a file of
-    Kubernetes objects has some.
+    `dropped_rows` counts bad rows that were left out because the user asked for it. `objects` are the cluster's
+    services, claims and the like, if a file of Kubernetes objects has some.
     """
 
     name: str
     nodes: list[NodeSpec]
     workload: Workload
-    sources: dict[str, str]
     dropped_rows: int = 0
     objects: ClusterObjects = field(default_factory=ClusterObjects)
 
@@ -52,7 +49,6 @@ def load(nodes_path: str | Path, pods_path: str | Path, *, skip_bad_rows: bool =
         name=trace_name(pods_path),
         nodes=nodes,
         workload=workload,
-        sources={str(path): sha256_of(path) for path in (nodes_path, pods_path)},
         dropped_rows=dropped_nodes + dropped_pods,
         objects=load_objects(nodes_path, pods_path),
     )

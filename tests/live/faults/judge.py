@@ -41,7 +41,8 @@ async def problems(
         found += [f"still binding {uid}" for uid in live.cluster.binding]
         found += [f"{uid} stands in two places" for uid in live.cluster.paused if uid in live.queue]
         found += [f"{uid} is not where it should be as one that is {live.lives.of(uid)}" for uid in live.misplaced()]
-        strangers = set(live.lives.all_in(*_UNPLACED)) - live.cache.pods.keys()
+        unplaced = {uid for uid, state in live.lives._state.items() if state in _UNPLACED}
+        strangers = unplaced - live.cache.pods.keys()
         found += [f"{uid} is gone, and looked after" for uid in strangers]
         found += [f"{live.metrics.mended._value.get():.0f} pods were lost and mended"] * bool(
             live.metrics.mended._value.get()

@@ -48,7 +48,7 @@ def make_trace(nodes, pods, gangs=()) -> Trace:
         gang_of=np.array([gang_at.get(row[4].get("gang"), -1) for row in rows], dtype=np.int64),
         gangs=list(gangs),
     )
-    return Trace("test", node_specs, workload, {})
+    return Trace("test", node_specs, workload)
 
 
 def note(log, record):
@@ -403,7 +403,7 @@ def test_a_setting_that_means_nothing_is_refused(options, message):
 
 
 def shared(pods, cpus, **options):
-    trace = Trace("test", [NodeSpec(f"n{at}", cpu, 0) for at, cpu in enumerate(cpus)], make_workload(pods), {})
+    trace = Trace("test", [NodeSpec(f"n{at}", cpu, 0) for at, cpu in enumerate(cpus)], make_workload(pods))
     log: list[tuple[float, str, str]] = []
     settings = ClockSettings(work="shared-cpu", **options)
     result = run_clock(trace, load_profile("best-fit"), settings=settings, listeners=[partial(note, log)])

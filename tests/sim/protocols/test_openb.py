@@ -120,7 +120,7 @@ def test_random_placement_is_as_good_as_the_published_one_on_average(openb_csv, 
 
 def generated() -> Trace:
     nodes, workload = generate(GenerateSettings(nodes=40, pods=500, seed=7))
-    return Trace("generated", nodes, workload, {}, 0)
+    return Trace("generated", nodes, workload)
 
 
 def own_row(policy: str, seed: int, result: RunResult) -> list[dict[str, str]]:
@@ -176,7 +176,7 @@ def write_csv(path: Path, header: list[str], rows) -> None:
 
 def small(nodes: list[NodeSpec], asks: list[PodSpec]) -> Trace:
     names = [f"pod-{index:02d}" for index in range(len(asks))]
-    return Trace("small", nodes, Workload(names, asks, np.arange(len(asks))), {}, 0)
+    return Trace("small", nodes, Workload(names, asks, np.arange(len(asks))))
 
 
 def test_a_pod_that_fits_nowhere_is_dropped_and_counted_by_reason():

@@ -44,7 +44,7 @@ def test_reports_follow_the_work_row_by_row():
         }
     )
     looking = Looking()
-    trace = Trace("two", [NodeSpec("n0", 2000, 0)], pods, {})
+    trace = Trace("two", [NodeSpec("n0", 2000, 0)], pods)
     settings = ClockSettings(work="shared-cpu")
     run_clock(trace, load_profile("best-fit"), settings=settings, controllers={"looking": looking})
     # 50 CPU-seconds for 100 steps, alone on a core: two steps a second, told in tens.

@@ -33,16 +33,10 @@ def test_the_mixed_in_words_are_those_of_go():
     assert len(words) == 607
 
 
-def test_int63_int31_and_uint32_are_parts_of_the_same_draw():
-    whole, high, middle = GoRandom(7), GoRandom(7), GoRandom(7)
+def test_a_power_of_two_takes_the_low_bits_of_the_upper_half_of_a_draw():
+    drawn, whole = GoRandom(3), GoRandom(3)
     for _ in range(700):  # past one turn of the ring
-        draw = whole.int63()
-        assert high.int31() == draw >> 32
-        assert middle.uint32() == draw >> 31
-
-
-def test_a_power_of_two_takes_the_low_bits_of_int31():
-    assert [GoRandom(3).intn(64)] == [GoRandom(3).int31() & 63]
+        assert drawn.intn(64) == (whole.int63() >> 32) & 63
 
 
 def test_zero_and_its_multiples_share_the_seed_that_go_gives_them():

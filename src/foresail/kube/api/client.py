@@ -24,7 +24,6 @@ Body = Mapping[str, Any] | bytes
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 BOOKMARK = "BOOKMARK"
 
@@ -137,7 +136,6 @@ class Client:
         path: str,
         version: str,
         *,
-        bookmarks: bool = True,
         timeout_s: float = 300.0,
         on_open: Callable[[], None] | None = None,
         **query: object,
@@ -147,9 +145,13 @@ class Client:
         An ERROR event is raised as the error that it names. A line cut short by the server's end is no event: whoever
         asks again from the last version seen gets it whole. `on_open` is called when the server agrees to tell.
         """
-        asked = {**query, "watch": "true", "resourceVersion": version, "timeoutSeconds": int(timeout_s)}
-        if bookmarks:
-            asked["allowWatchBookmarks"] = "true"
+        asked = {
+            **query,
+            "watch": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": int(timeout_s),
+            "allowWatchBookmarks": "true",
+        }
         target = _target(path, asked)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=timeout_s + _WATCH_GRACE_S)
         try:

@@ -11,11 +11,10 @@ from typing import Any
 
 import yaml
 
-from foresail.atomic import replacing
 from foresail.core.kubernetes import KubernetesPod
 from foresail.core.spec import WHOLE_GPU_MILLI, NodeSpec, Toleration, Workload
 from foresail.errors import InputError
-from foresail.formats import OBJECT_ENDINGS, YAML_ENDINGS, refuse_other_endings
+from foresail.formats import YAML_ENDINGS
 from foresail.kube.objects.pod import TOLERATION_PARTS
 from foresail.kube.objects.values import (
     ADDED_MODEL_LABEL,
@@ -43,22 +42,16 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _LAST_STAMP_S = 1e10
 
 
-def write_nodes(path: str | Path, nodes: Iterable[NodeSpec]) -> None:
-    """Write nodes so that `read_nodes` gives equal specs; the ending picks YAML, JSON or JSON lines."""
-    _write(Path(path), node_objects(nodes))
-
-
-def write_pods(path: str | Path, workload: Workload, *, progress: Callable[[], None] | None = None) -> None:
-    """Write pods so that `read_pods` gives an equal workload; `progress` is called after every pod."""
-    _write(Path(path), pod_objects(workload, progress))
-
-
 def node_objects(nodes: Iterable[NodeSpec]) -> Iterator[dict[str, Any]]:
+    """Nodes, so that reading them again gives equal specs."""
     return map(_node_object, nodes)
 
 
 def pod_objects(workload: Workload, progress: Callable[[], None] | None = None) -> Iterator[dict[str, Any]]:
-    """All pods in their order; `progress` is called as each one has been taken."""
+    """All pods in their order, so that reading them again gives an equal workload.
+
+    `progress` is called as each one has been taken.
+    """
     for index in range(len(workload)):
         yield _pod_object(workload, index)
         if progress is not None:
@@ -82,12 +75,6 @@ def write_objects(path: Path, objects: Iterable[dict[str, Any]]) -> None:
             out.write(json.dumps(value) + ("" if whole else "\n"))
         if whole:
             out.write("\n]}\n")
-
-
-def _write(path: Path, objects: Iterable[dict[str, Any]]) -> None:
-    refuse_other_endings(path, OBJECT_ENDINGS)
-    with replacing(path) as part:
-        write_objects(part, objects)
 
 
 def _node_object(node: NodeSpec) -> dict[str, Any]:

@@ -193,12 +193,6 @@ class GoRandom:
     def int63(self) -> int:
         return int(_int63(self._words, self._at))
 
-    def int31(self) -> int:
-        return self.int63() >> 32
-
-    def uint32(self) -> int:
-        return self.int63() >> 31
-
     def intn(self, n: int) -> int:
         """Draw from 0 to n - 1, with n at most 2^31 - 1 (Go draws differently above)."""
         _require(n, 1)
