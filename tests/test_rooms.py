@@ -1,19 +1,21 @@
 """The tree is the architecture: each folder says what it may know, and knows no more.
 
-Arrows between the rooms are import-linter's business (`pyproject.toml`); here is what it cannot say: that `core` knows
-nothing but what is allowed, and what the folders inside rooms keep to.
+Arrows between the rooms, and what `core` may know, are import-linter's business (`pyproject.toml`); here is what it
+cannot say: what the folders inside rooms keep to.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import grimp
 import pytest
+from tests.import_contracts import ClosedContract
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
@@ -57,15 +59,62 @@ def is_within(module: str, *rooms: str) -> bool:
     return any(module == room or module.startswith(f"{room}.") for room in rooms)
 
 
-@pytest.mark.parametrize("path", files_below(SOURCE / "foresail/core"), ids=lambda path: path.stem)
-def test_core_knows_numpy_the_standard_library_and_itself_alone(path):
-    foreign = [
-        module
-        for module in imports(path)
-        if module.partition(".")[0] not in sys.stdlib_module_names
-        and not is_within(module, "numpy", "foresail.core", "foresail.errors")
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    """Check a contract on a package whose core has a file with this content."""
+
+    def check(content, **options):
+        (tmp_path / "room/core").mkdir(parents=True)
+        for path in ("room/__init__.py", "room/above.py", "room/core/__init__.py"):
+            (tmp_path / path).touch()
+        (tmp_path / "room/core/deep.py").write_text(content)
+        monkeypatch.syspath_prepend(tmp_path)
+        graph = grimp.build_graph("room", include_external_packages=True, cache_dir=None)
+        return ClosedContract("closed", {"root_packages": ["room"]}, options).check(graph, verbose=False)
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("line", "modules", "third_party", "more"),
+    [
+        ("import json, numpy.linalg", ["room.core"], ["numpy"], []),
+        ("import yaml", ["room.core"], ["numpy"], ["yaml"]),
+        ("from yaml import dump", ["room.core"], None, []),
+        ("def late():\n    import yaml.nodes", ["room.core"], ["numpy"], ["yaml"]),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import yaml", ["room.core"], ["numpy"], ["yaml"]),
+        ("from room import above", ["room.core"], ["numpy"], ["room.above"]),
+        ("from room import above", ["room.core"], None, ["room.above"]),
+        ("from room import above", ["room.core", "room.above"], ["numpy"], []),
+        ("from room import above", ["(room.core)"], ["numpy"], ["room.above"]),
+        ("from room import above", ["(room.later)"], ["numpy"], []),
+    ],
+)
+def test_a_closed_room_imports_what_is_allowed_and_no_more(room, line, modules, third_party, more):
+    found = room(line, modules=modules, **({"third_party": third_party} if third_party else {}))
+    assert [(module, imported) for module, imported, _ in found.metadata["more"]] == [
+        ("room.core.deep", name) for name in more
     ]
-    assert foreign == []
+    assert found.kept == (not more)
+
+
+def test_a_closed_room_that_is_not_there_is_a_mistake(room):
+    found = room("", modules=["room.none"])
+    assert (found.kept, found.metadata["missing"]) == (False, ["room.none"])
+
+
+def test_core_is_held_by_what_it_may_know():
+    closed = {tuple(one["modules"]): one.get("third_party") for one in contracts() if one["type"] == "closed"}
+    assert closed["foresail.core", "foresail.errors"] == ["numpy"]
+
+
+def test_no_class_name_stands_for_two_things():
+    places: dict[str, list[str]] = {}
+    for path in files_below(SOURCE / "foresail"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(SOURCE)))
@@ -92,12 +141,15 @@ def test_a_folder_knows_no_more_than_it_may(room):
     assert more == set()
 
 
-def test_the_arrows_of_the_design_are_the_contract():
+def contracts() -> list[dict[str, Any]]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    contracts = settings["tool"]["importlinter"]["contracts"]
-    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    rooms = {part.strip() for layer in layers for part in layer.split("|")}
+    found: list[dict[str, Any]] = settings["tool"]["importlinter"]["contracts"]
+    return found
+
+
+def test_the_arrows_of_the_design_are_the_contract():
+    layers = next(contract["layers"] for contract in contracts() if contract["type"] == "layers")
+    at = {part.strip(" ()"): number for number, layer in enumerate(layers) for part in layer.split("|")}
     there = {f"foresail.{folder.name}" for folder in FOLDERS if folder.parent.name == "foresail"}
-    assert there - rooms == set(), "a room that no arrow reaches"
-    at = {part.strip(): number for number, layer in enumerate(layers) for part in layer.split("|")}
+    assert there - at.keys() == set(), "a room that no arrow reaches"
     assert at["foresail.live"] == at["foresail.sim"], "neither may import the other"
