@@ -286,6 +286,30 @@ def test_when_the_last_victim_has_gone_nobody_who_waits_could_have_a_node(steps,
         assert pod.name in diary.modest or find_victims(pod, diary.table, diary.profile) is None
 
 
+def test_a_lane_whose_own_turn_ends_a_hold_looks_at_that_node_again():
+    # p6 and p7 request the same and both hold node-0 until p4, which is above them, takes most of it: each keeps the
+    # other from the room that is left, and both let go in one turn of their lane.
+    diary = SlowDiary(4, 3, 2, policy="best-fit")
+    steps = [("come", 2, 0), ("come", 3, 0), ("come", 2, 0), ("come", 3, 3), ("modest", 3, 3), ("come", 2, 2)]
+    for number, step in enumerate([*steps, ("come", 1, 2), ("come", 1, 2)]):
+        diary.step(number, *step)
+    while diary.leaving:
+        diary.step(0, "go", 0, 0)
+    assert {uid: held.row for uid, held in diary.table.placed.items()} == {"p3": 1, "p4": 0, "p5": 2, "p6": 0}
+    assert [pod.name for pod in diary.scheduler.queue] == ["p7"]
+
+
+def test_a_pod_behind_one_that_others_leave_for_looks_at_room_that_becomes_free():
+    diary = SlowDiary(4, 3, 2, policy="best-fit")
+    comes = [(1, 0), (3, 1), (3, 0), (1, 0), (1, 1), (1, 1), (1, 1), (3, 2), (3, 2)]
+    for number, (cpu, priority) in enumerate(comes):
+        diary.step(number, "come", cpu, priority)
+    while diary.leaving:
+        diary.step(0, "go", 0, 0)
+    for pod in diary.scheduler.queue:
+        assert find_victims(pod, diary.table, diary.profile) is None
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(("come", "come", "come", "leave")),

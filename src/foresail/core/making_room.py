@@ -105,8 +105,17 @@ class MakingRoom:
         )
 
     def could_help(self, pod: Pod, row: int, profile: Profile) -> bool:
-        """Whether the pod may get the node at a row by making others go."""
-        return self._preemption.could_help(pod, row, self._cluster.table, profile)
+        """Whether the first of a lane, or the next one behind it that does not wait for others to leave already, may
+        get the node at a row by making others go.
+        """
+        preemption, table = self._preemption, self._cluster.table
+        if not preemption.is_on:
+            return False
+        looking = (
+            one for one in self._in_turn(pod) if preemption.may_preempt(one) and not preemption.awaits(one, table)
+        )
+        first = next(looking, None)
+        return first is not None and preemption.could_help(first, row, table, profile)
 
     def retry_holders(self) -> None:
         """Pods that stand behind others, and for which nobody leaves any more, have something to look at."""
@@ -120,7 +129,13 @@ class MakingRoom:
 
     def place_instead(self, first: Pod, profile: Profile) -> Pod | None:
         """After the first of a lane was refused: one of the lane that has its node now, by a hold or as others went."""
-        return self._place_holder(first) or self.preempt(first, profile)
+        holders = [first.uid, *(pod.uid for pod in self._holders_behind(first))]
+        held = [uid for uid in holders if self.holds.get(uid) is not None]
+        placed = self._place_holder(first) or self.preempt(first, profile)
+        if placed is None and any(self.holds.get(uid) is None for uid in held):
+            # Two of a lane that hold one node keep each other from it; now that one has let go, the room is open.
+            placed = first if isinstance(self._place(first), Placement) else None
+        return placed
 
     def _place_holder(self, first: Pod) -> Pod | None:
         """A pod of the same lane for which a node is held that the first must leave to it, and that it gets now."""
