@@ -25,8 +25,8 @@ class Checkpoints(Protocol):
     def step(self, job: str) -> int | None:
         """The last step that the job has reported, by whichever of its pods."""
 
-    def step_since(self, job: str, since_s: float) -> int | None:
-        """The last step that the job has reported at or after a time, in seconds since 1970; None if it has not."""
+    def first_step_since(self, job: str, since_s: float) -> int | None:
+        """The step of the first report at or after a time, in seconds since 1970; None if there is none."""
 
     def checkpoint_step(self, job: str) -> int | None:
         """Step of the last checkpoint known to be on disk."""
@@ -47,7 +47,7 @@ class NoCheckpoints:
     def step(self, job: str) -> int | None:  # noqa: ARG002 - see Checkpoints
         return None
 
-    def step_since(self, job: str, since_s: float) -> int | None:  # noqa: ARG002 - see Checkpoints
+    def first_step_since(self, job: str, since_s: float) -> int | None:  # noqa: ARG002 - see Checkpoints
         return None
 
     def checkpoint_step(self, job: str) -> int | None:  # noqa: ARG002 - see Checkpoints
