@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from foresail.core.model import Placement, Pod
+from foresail.core.model import Pod
 from foresail.core.policy import DeviceRule
 from foresail.core.spec import NodeSpec
 from foresail.core.table import NodeTable
@@ -16,11 +16,11 @@ from foresail.kube.objects.gpus import MOST_DEVICES
 from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.values import Object
-from foresail.live.cache.devices import Devices
+from foresail.live.cache.bookings import Bookings
 from foresail.live.cache.gangs import Gangs, gang_name, group_name
 from foresail.live.cache.handlers import GroupHandler, NodeHandler, ObjectHandler, PodHandler
 from foresail.live.cache.listener import Listener, Listeners
-from foresail.live.cache.pods import CachedPod, PodReader, as_held, discard, uid_of
+from foresail.live.cache.pods import CachedPod, PodReader, discard, uid_of
 from foresail.live.cache.unreadable import Unreadable
 from foresail.live.cache.volume_books import VolumeBooks
 
@@ -52,12 +52,14 @@ class Cache:
         self._listeners = Listeners(*listeners)
         self._scheduler_name = scheduler_name
         self._reader = PodReader()
-        self._devices = Devices(self.table, devices)
         self._uid_of: dict[tuple[str, str], str] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._told: dict[str, Pod] = {}
         self._gangs = Gangs()
         self._most_shapes = _FEW_SHAPES
+        self._bookings = Bookings(
+            self.table, devices, pod_of=self._pod, volumes=self.volumes, listeners=self._listeners
+        )
 
     def handler(self, name: str) -> WatchHandler:
         """Who takes in the watch of this name; see `KINDS`."""
@@ -76,7 +78,7 @@ class Cache:
 
     def guess_by(self, devices: DeviceRule) -> None:
         """Guess GPUs by another rule from now on, those guessed before too; whoever waits may fit elsewhere now."""
-        self._devices.use(devices)
+        self._bookings.guess_by(devices)
         self._listeners.anything_changed()
 
     def named(self, full_name: str) -> CachedPod | None:
@@ -106,11 +108,11 @@ class Cache:
         """A bind has failed: unless a watch has named the pod's node meanwhile, it holds nothing any more."""
         cached = self.pods.get(uid)
         if cached is None or not cached.stands:
-            self._leave(uid)
+            self._bookings.leave(uid)
 
     def is_guess(self, uid: str) -> bool:
         """Whether it is guessed which GPUs a pod has, be it that it does not say or that it cannot be believed."""
-        return self._devices.is_guess(uid)
+        return self._bookings.is_guess(uid)
 
     def placed_members(self, gang: str) -> int:
         """How many members of a gang have a node, are assumed on one, or have had it and ended well; for
@@ -143,9 +145,9 @@ class Cache:
         rows = self.table.put_nodes(specs)
         for name in new:
             for uid in self._on_node.get(name, ()):
-                self._book(self.pods[uid])
+                self._bookings.book(self.pods[uid])
         for row in rows:
-            self._devices.node_changed(self.table.names[row])
+            self._bookings.node_changed(self.table.names[row])
         if self.table.structure != structure:
             self._listeners.anything_changed()
         else:
@@ -166,7 +168,7 @@ class Cache:
         """Nodes that have gone; their pods wait aside."""
         gone = [name for name in names if name in self.table.row_of]
         self.table.remove_nodes(gone)
-        self._devices.forget_nodes(gone)
+        self._bookings.forget_nodes(gone)
         if gone:
             self._listeners.anything_changed()
 
@@ -179,7 +181,7 @@ class Cache:
         now = self._reader.read(value, before)
         if now is before:
             return
-        now = self._as_held(now, before)
+        now = self._bookings.as_held(now, before)
         if before is not None and now == before:
             before.version = now.version
             return
@@ -198,9 +200,9 @@ class Cache:
         if now.node and held is None and uid in self._told:
             self._listeners.pod_bound(self._told[uid], now)
         if now.ended:
-            self._leave(uid)
+            self._bookings.leave(uid)
         elif now.node:
-            self._book(now)
+            self._bookings.book(now)
         self._tell(now, confirmed=confirmed)
         self._tell_running(before, now)
         if now.gang is not None and now.node:
@@ -215,7 +217,7 @@ class Cache:
         del self._uid_of[gone.namespace, gone.name]
         self._unlist(gone)
         self.unreadable.pop(uid, None)
-        self._leave(uid)
+        self._bookings.leave(uid)
         if self._told.pop(uid, None) is not None:
             self._listeners.pod_gone(uid)
         self._tell_running(gone, None)
@@ -232,59 +234,6 @@ class Cache:
         if pod.stands:
             discard(self._on_node, pod.node, pod.uid)
         self._gangs.leave(pod)
-
-    def _as_held(self, now: CachedPod, before: CachedPod | None) -> CachedPod:
-        """The pod as it is to be booked where it stands: what it was given there is not given back by an edit."""
-        if not now.stands or not (now.spec.gpu_count or before is not None):
-            return now
-        known = []
-        if before is not None and before.stands and before.node == now.node:
-            known.append((before.spec, before.devices))
-        held = self.table.placed.get(now.uid)
-        if held is not None and self.table.names[held.row] == now.node:
-            decided = None if self._devices.has(now.uid) else held.devices
-            known.append((held.pod.spec, decided))
-        return as_held(now, *known)
-
-    def _book(self, cached: CachedPod) -> None:
-        """Let a pod hold room on the node that the API server says it has."""
-        table, uid = self.table, cached.uid
-        row = table.row_of.get(cached.node)
-        if row is None:
-            self._leave(uid)
-            return
-        held = table.placed.get(uid)
-        stays = held is not None and held.row == row
-        # Decided here: which GPUs it has is known, whether or not the pod carries it.
-        decided = held.devices if held is not None and stays and not self._devices.has(uid) else None
-        same = held is not None and stays and held.pod.spec == cached.spec
-        if same and (not cached.spec.gpu_count or decided is not None or self._devices.claim(uid) == cached.devices):
-            return
-        if held is not None:
-            table.forget(uid)
-            self._devices.forget(table.names[held.row], held.pod)
-        pod = self._pod(cached)
-        if pod.gpu_count and (decided is None or len(decided) != pod.gpu_count):
-            self._devices.add(cached.node, pod, cached.devices, cached.created_s)
-        else:
-            table.assume(pod, Placement(row, cached.node, decided or ()))
-            if pod.gpu_count:
-                self._devices.renew(cached.node)
-        if held is not None:
-            self._listeners.room_freed(held.row)
-        if not stays:
-            self._listeners.pod_came(row)
-
-    def _leave(self, uid: str) -> None:
-        if uid not in self.table.placed:
-            return
-        took_volumes = uid in self.volumes.by_pod
-        held = self.table.forget(uid)
-        self._devices.forget(self.table.names[held.row], held.pod)
-        if took_volumes:
-            self._listeners.anything_changed()  # other nodes may reach what it gave back
-        else:
-            self._listeners.room_freed(held.row)
 
     def _tell(self, cached: CachedPod, *, confirmed: bool = False) -> None:
         """Keep the listener's idea of who waits up to date. `confirmed`: it stands where the scheduler put it."""
