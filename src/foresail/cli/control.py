@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from foresail.cli.program_options import (
+    Address,
+    JournalPath,
+    LeaderElect,
+    LeaseNamespace,
+    LogLevel,
+    Measure,
+    TlsCert,
+    TlsKey,
+    TokenFile,
+)
 from foresail.cli.which_cluster import Context, Kubeconfig
-
-Controllers = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--controller",
-        metavar="NAME[:key=value,…]",
-        help="Let this controller change pods while they run; may be given several times. (foresail controllers)",
-        show_default=False,
-    ),
-]
-Measure = Annotated[
-    bool,
-    typer.Option(
-        "--measure-cpu",
-        help="Let controllers see the CPU that pods use; needs the right to get nodes/proxy.",
-    ),
-]
 
 EPILOG = """
 Examples:
@@ -48,26 +41,15 @@ def control(
     measure: Measure = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    leader_elect: Annotated[
-        bool,
-        typer.Option("--leader-elect/--no-leader-elect", help="Take a Lease first, so that several replicas are safe."),
-    ] = True,
-    lease_namespace: Annotated[str, typer.Option("--lease-namespace", help="Where the Lease stands.")] = "kube-system",
+    leader_elect: LeaderElect = True,
+    lease_namespace: LeaseNamespace = "kube-system",
     lease_name: Annotated[str, typer.Option("--lease-name", help="Name of the Lease.")] = "foresail-control",
-    address: Annotated[
-        str, typer.Option("--address", help="Where /healthz, /readyz and /metrics are served; port 0 for any free one.")
-    ] = "127.0.0.1:10360",
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="PEM file; needed beyond loopback.")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="PEM file of the certificate's key.")] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", help="Who reads /metrics must show this token; needed beyond loopback."),
-    ] = None,
-    journal: Annotated[
-        Path | None,
-        typer.Option("--journal", help="Append all that happens to this file, one JSON object a line."),
-    ] = None,
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+    address: Address = "127.0.0.1:10360",
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    token_file: TokenFile = None,
+    journal: JournalPath = None,
+    log_level: LogLevel = "info",
 ) -> None:
     """Let controllers change running pods on a real cluster, beside the scheduler that places them.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foresail.cli.program_options import LogLevel, Seed
 from foresail.cli.which_cluster import Context, Kubeconfig
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def extender(
         Path | None,
         typer.Option("--expect", help="Pod list that policies learn from; without it, the cluster's pods."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of policies that draw random numbers.")] = 42,
+    seed: Seed = 42,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print the KubeSchedulerConfiguration that goes with this, and stop.")
     ] = False,
@@ -90,7 +91,7 @@ def extender(
     force: Annotated[
         bool, typer.Option("--force", help="Go on with a configuration that mis-scores, with a warning.")
     ] = False,
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+    log_level: LogLevel = "info",
 ) -> None:
     """Answer a stock kube-scheduler that asks this extender which node to take.
 

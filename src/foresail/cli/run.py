@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from foresail.cli.control import Controllers, Measure
+from foresail.cli.program_options import (
+    Address,
+    Controllers,
+    JournalPath,
+    LeaderElect,
+    LeaseNamespace,
+    LogLevel,
+    Measure,
+    Seed,
+    TlsCert,
+    TlsKey,
+    TokenFile,
+)
 from foresail.cli.which_cluster import Context, Kubeconfig
 from foresail.errors import OptionError
 
@@ -58,11 +70,8 @@ def run(
     pods: Annotated[
         int | None, typer.Option("--pods", min=1, help="With --shadow: stop after so many pods.", show_default=False)
     ] = None,
-    leader_elect: Annotated[
-        bool,
-        typer.Option("--leader-elect/--no-leader-elect", help="Take a Lease first, so that several replicas are safe."),
-    ] = True,
-    lease_namespace: Annotated[str, typer.Option("--lease-namespace", help="Where the Lease stands.")] = "kube-system",
+    leader_elect: LeaderElect = True,
+    lease_namespace: LeaseNamespace = "kube-system",
     lease_name: Annotated[
         str | None,
         typer.Option("--lease-name", help="Name of the Lease. [default: the scheduler's name]", show_default=False),
@@ -73,27 +82,19 @@ def run(
             "--expect", help="Pod list that policies learn from, such as fgd; without it, the cluster's pods."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of policies that draw random numbers.")] = 42,
-    address: Annotated[
-        str, typer.Option("--address", help="Where /healthz, /readyz and /metrics are served; port 0 for any free one.")
-    ] = "127.0.0.1:10359",
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="PEM file; needed beyond loopback.")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="PEM file of the certificate's key.")] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", help="Who reads /metrics must show this token; needed beyond loopback."),
-    ] = None,
+    seed: Seed = 42,
+    address: Address = "127.0.0.1:10359",
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    token_file: TokenFile = None,
     controller: Controllers = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Decide and write down what would be bound, moved and resized; do none of it."),
     ] = False,
     measure: Measure = False,
-    journal: Annotated[
-        Path | None,
-        typer.Option("--journal", help="Append all that happens to this file, one JSON object a line."),
-    ] = None,
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+    journal: JournalPath = None,
+    log_level: LogLevel = "info",
 ) -> None:
     """Place pods on a real cluster, as a second scheduler beside the default one.
 
