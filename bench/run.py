@@ -155,7 +155,7 @@ def million_pods(scratch: Path) -> Figures:
 
 
 def decisions(_scratch: Path) -> Figures:
-    """Time to decide, book and measure one pod, once each ask has been seen, on clusters of three sizes."""
+    """Time to decide, book and measure one pod, once each request has been seen, on clusters of three sizes."""
     import numpy as np
 
     from foresail.core.decide import decide

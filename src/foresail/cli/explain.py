@@ -158,7 +158,7 @@ def _on_devices(devices: tuple[int, ...]) -> str:
 def _show_decision(console: Console, decision: Explanation) -> None:
     from rich.table import Table
 
-    console.print(f"asks {decision.asks}", markup=False)
+    console.print(f"asks {decision.request}", markup=False)
     filters = Table("filter", "asked", "refused", "why", title=f"{decision.node_count} nodes", title_justify="left")
     for step in decision.filters:
         why = ", ".join(f"{count} {reason}" for reason, count in step.refused.items())

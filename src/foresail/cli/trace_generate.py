@@ -106,7 +106,7 @@ def generate(
     typer.echo(f"wrote {nodes_path}: {nodes} nodes, {gpus} GPUs")
     typer.echo(
         f"wrote {pods_path}: {pods} pods arriving over {workload.arrival_s.max():.0f} s, "
-        f"{len(workload.specs)} distinct asks, {len(workload.gangs)} gangs"
+        f"{len(workload.specs)} distinct requests, {len(workload.gangs)} gangs"
     )
 
 

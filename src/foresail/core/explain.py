@@ -40,8 +40,8 @@ class Explanation:
     """A decision and all that led to it."""
 
     pod: str
-    asks: str
-    """What the pod asks, in words."""
+    request: str
+    """What the pod requests, in words."""
     outcome: Placement | NoFit
     node_count: int
     filters: list[FilterStep]
@@ -74,7 +74,7 @@ def explain(pod: Pod, table: NodeTable, profile: Profile, *, top: int = 5) -> Ex
     ]
     return Explanation(
         pod=pod.name,
-        asks=describe(pod.spec),
+        request=describe(pod.spec),
         outcome=decide(pod, table, profile),
         node_count=table.count,
         filters=filters,
@@ -85,7 +85,7 @@ def explain(pod: Pod, table: NodeTable, profile: Profile, *, top: int = 5) -> Ex
 
 
 def describe(spec: PodSpec) -> str:
-    """What a pod asks: "8000 milli cpu, 30 GiB memory, 2 whole GPUs of T4"."""
+    """What a pod requests: "8000 milli cpu, 30 GiB memory, 2 whole GPUs of T4"."""
     parts = [f"{spec.cpu_milli} milli cpu", f"{spec.memory_bytes / 2**30:.4g} GiB memory"]
     if spec.gpu_count == 1 and spec.gpu_milli < 1000:
         parts.append(f"{spec.gpu_milli} milli of a GPU")

@@ -27,7 +27,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Shape:
-    """What a pod asks, compiled against the columns of one node table; shared by all pods that ask the same."""
+    """A pod's request, compiled against the columns of one node table; shared by all pods that request the same."""
 
     __slots__ = (
         "gpu_count",
@@ -56,7 +56,7 @@ class Shape:
 
 
 class Pod:
-    """One pod that waits for a node: who it is, and the compiled form of what it asks."""
+    """One pod that waits for a node: who it is, and the compiled form of its request."""
 
     __slots__ = ("arrival_s", "gang", "name", "priority", "shape", "uid")
 

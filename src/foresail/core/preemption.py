@@ -166,10 +166,10 @@ class _Search:
         each time that was too many.
         """
         victims: set[Hashable] = set()
-        asks = np.array([held.pod.request[self._wanted] for held in order])
+        requests = np.array([held.pod.request[self._wanted] for held in order])
         at, most = 0, len(order)
         while at < len(order):
-            block = order[at : at + min(most, self._with_room(row, asks[at:]))]
+            block = order[at : at + min(most, self._with_room(row, requests[at:]))]
             for held in block:
                 away.put_back(held)
             if block and self._passes(row):
@@ -184,15 +184,15 @@ class _Search:
             at, most = at + 1, len(order)
         return victims
 
-    def _with_room(self, row: int, asks: Ints) -> int:
+    def _with_room(self, row: int, requests: Ints) -> int:
         """How many of these pods may be put back at once; 0 if the first takes room that the pod needs."""
         if not self._several_at_once:
             return 1
         table, pod = self._table, self._pod
-        has_room = (asks.cumsum(axis=0) <= table.free[row, self._wanted] - pod.request[self._wanted]).all(axis=1)
+        has_room = (requests.cumsum(axis=0) <= table.free[row, self._wanted] - pod.request[self._wanted]).all(axis=1)
         if table.max_pods[row] > 0:
             has_room[max(0, table.max_pods[row] - table.pod_count[row] - 1) :] = False
-        return len(asks) if has_room.all() else int(has_room.argmin())
+        return len(requests) if has_room.all() else int(has_room.argmin())
 
     def with_devices(self, found: Preemption) -> Preemption:
         pod, table = self._pod, self._table

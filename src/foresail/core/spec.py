@@ -85,7 +85,7 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """What a pod asks. Pods that ask the same share one spec, and so one remembered score column.
+    """What a pod requests. Pods that request the same share one spec, and so one remembered score column.
 
     `gpu_milli` is per device; below 1000 only together with `gpu_count` 1 (a GPU share). `gpu_models` lists the
     allowed models as the trace wrote them (a model may stand twice); empty means any. `owner` names the

@@ -1,4 +1,4 @@
-"""One Pod object: what it asks, when it comes and how long it stays, and what of it is not honoured."""
+"""One Pod object: what it requests, when it comes and how long it stays, and what of it is not honoured."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def pod_spec(
 
 
 def pod_spec_of(value: Mapping[str, Any]) -> PodSpec:
-    """What a Pod object asks, without when it comes and how long it stays."""
+    """What a Pod object requests, without when it comes and how long it stays."""
     metadata, _ = named_metadata(value)
     return pod_spec(
         mapping(value.get("spec"), "spec"),
@@ -105,7 +105,7 @@ def _kubernetes_only(
     annotations: Mapping[str, str],
     parts: Parts,
 ) -> KubernetesPod | None:
-    """What is left, None if nothing is: pods that ask the same then share one spec with those of other traces."""
+    """What is left, None if nothing is: pods that request the same then share one spec with those of other traces."""
     part = parts.part
     required_nodes, preferred_nodes = part(node_affinity, (None, ()), spec)
     affinity, preferred_affinity = part(pod_affinity, ((), ()), spec, "podAffinity", labels, plain.namespace)

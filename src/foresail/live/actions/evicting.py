@@ -16,7 +16,7 @@ from foresail.live.cache.cache import Cache
 from foresail.live.cache.pods import CachedPod
 from foresail.logs import get_logger
 
-Ask = Callable[[], Awaitable[object]]
+Send = Callable[[], Awaitable[object]]
 
 
 class Evictor:
@@ -61,7 +61,7 @@ class Evictor:
             self._journal.note(What.EVICT, pod=victim.full_name, node=node, detail=detail)
         return True
 
-    async def _insist(self, pod: CachedPod, ask: Ask, wanted: Callable[[], bool], *, last: bool = False) -> bool:
+    async def _insist(self, pod: CachedPod, send: Send, wanted: Callable[[], bool], *, last: bool = False) -> bool:
         """Ask until it is done; False if the pod was gone already. Raises what does not pass.
 
         `last`: the request lets the pod go, so one that is gone after an attempt that seemed to fail went by it.
@@ -71,16 +71,16 @@ class Evictor:
             if not wanted():
                 raise _NotWantedError("the pod is no longer to get the node, or another replica may lead by now")
             try:
-                return await self._ask(pod, ask) or (last and attempt > 0)
+                return await self._attempt(pod, send) or (last and attempt > 0)
             except ClusterError as error:
                 attempt += 1
                 if attempt == ATTEMPTS or not may_pass(error):
                     raise
                 await asyncio.sleep(pause_s(attempt - 1, error))
 
-    async def _ask(self, pod: CachedPod, ask: Ask) -> bool:
+    async def _attempt(self, pod: CachedPod, send: Send) -> bool:
         try:
-            await ask()
+            await send()
         except NotFound:
             return False
         except Conflict:

@@ -201,11 +201,11 @@ def _least_allocated(rows: Any, held: Any, allocatable: Any, cpu_milli: int, mem
     for at in range(len(rows)):
         row = rows[at]
         left, kinds = 0, 0
-        for column, asks in ((CPU, cpu_milli), (MEMORY, memory_bytes)):
+        for column, request in ((CPU, cpu_milli), (MEMORY, memory_bytes)):
             has = allocatable[row, column]
             if has > 0:
                 kinds += 1
-                asked = held[row, column] + asks
+                asked = held[row, column] + request
                 if asked <= has:
                     left += BEST * (has - asked) // has
         scores[at] = left // max(kinds, 1)

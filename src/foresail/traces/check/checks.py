@@ -164,23 +164,23 @@ def check_fit(nodes: Sequence[NodeSpec], workload: Workload, findings: Findings,
             places.add(
                 "FS301",
                 at,
-                f'pod "{workload.names[at]}" asks {_ask(spec)}; no empty node has that much ({_pods(count[code])})',
+                f'pod "{workload.names[at]}" asks {_text(spec)}; no empty node has that much ({_pods(count[code])})',
             )
     _check_gang_sizes(nodes, workload, places)
 
 
 def _check_gang_sizes(nodes: Sequence[NodeSpec], workload: Workload, places: _Places) -> None:
-    def asks(of: Callable[[PodSpec], int]) -> Ints:
+    def requested(of: Callable[[PodSpec], int]) -> Ints:
         return np.array([of(spec) for spec in workload.specs], dtype=np.int64)[workload.spec_of]
 
     if not workload.gangs:
         return
     totals = (
-        ("milli-CPU", asks(lambda spec: spec.cpu_milli), sum(node.cpu_milli for node in nodes)),
-        ("bytes of memory", asks(lambda spec: spec.memory_bytes), sum(node.memory_bytes for node in nodes)),
+        ("milli-CPU", requested(lambda spec: spec.cpu_milli), sum(node.cpu_milli for node in nodes)),
+        ("bytes of memory", requested(lambda spec: spec.memory_bytes), sum(node.memory_bytes for node in nodes)),
         (
             "milli-GPU",
-            asks(lambda spec: spec.gpu_count * spec.gpu_milli),
+            requested(lambda spec: spec.gpu_count * spec.gpu_milli),
             sum(node.gpu_count for node in nodes) * WHOLE_GPU_MILLI,
         ),
     )
@@ -206,7 +206,7 @@ def no_such_model(gpu_spec: str, known: frozenset[str]) -> str:
 
 
 def _first_and_count(workload: Workload) -> tuple[Ints, Ints]:
-    """For each spec the first pod that asks it, and how many do."""
+    """For each spec the first pod that requests it, and how many do."""
     count = np.bincount(workload.spec_of, minlength=len(workload.specs))
     first = np.full(len(workload.specs), -1, dtype=np.int64)
     first[workload.spec_of[::-1]] = np.arange(len(workload) - 1, -1, -1)
@@ -248,7 +248,7 @@ def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
 
 
-def _ask(spec: PodSpec) -> str:
+def _text(spec: PodSpec) -> str:
     parts = [f"{spec.cpu_milli} milli-CPU", f"{spec.memory_bytes // 2**20} MiB"]
     if spec.gpu_count:
         models = f" of {'|'.join(spec.gpu_models)}" if spec.gpu_models else ""

@@ -192,7 +192,7 @@ EXPLANATIONS: dict[str, FindingCode] = {
     "FS303": FindingCode(
         "note",
         "A list names a model twice",
-        "Placement does not change, but such pods count as an ask of their own in the list of typical pods.",
+        "Placement does not change, but such pods count as a request of their own in the list of typical pods.",
         "Nothing needs to be done; the public traces hold such lists.",
         'pods.csv:6: "V100M16|V100M32|V100M32" names V100M32 more than once (22 pods)',
     ),

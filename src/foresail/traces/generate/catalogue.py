@@ -1,4 +1,4 @@
-"""What the generated clusters and traces are made of: node shapes, pod classes and asks, as openb has them."""
+"""What the generated clusters and traces are made of: node shapes, pod classes and requests, as openb has them."""
 
 # fmt: off
 # Tables read better in rows than one entry a line.
@@ -40,8 +40,8 @@ CATALOGUE = {  # vCPU, GiB, GPUs, milli-GPU of each, weight in the class
         (48, 180, 6, 1000, 1),
     ),
 }
-"""What pods ask: 88 asks, few of them common and many rare, as in a real cluster."""
-BOUND_ASKS = {  # row of the catalogue, allowed models, weight in the class
+"""What pods request: 88 kinds, few of them common and many rare, as in a real cluster."""
+BOUND_REQUESTS = {  # row of the catalogue, allowed models, weight in the class
     "share": (
         (0, "T4", 40), (1, "T4", 15), (2, "G2|T4", 12), (3, "T4", 10), (4, "P100", 6), (5, "T4|V100M16|V100M32", 5),
         (6, "P100|V100M16", 4), (7, "T4", 4), (8, "A10|T4", 2), (9, "G2", 2),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Workload
 from foresail.errors import OptionError, did_you_mean
-from foresail.traces.generate.catalogue import BOUND_ASKS, CATALOGUE, CLASS_PODS, NODE_SHAPES
+from foresail.traces.generate.catalogue import BOUND_REQUESTS, CATALOGUE, CLASS_PODS, NODE_SHAPES
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -67,7 +67,7 @@ class GenerateSettings:
     replica_sets: int = 0
     """Number of replica sets that own pods. Pods of one set ask the same; each set adds one distinct spec."""
     replica_share: float = 0.5
-    """Share of the pods outside gangs that a replica set owns, as far as the sets' asks occur, 0 to 1."""
+    """Share of the pods outside gangs that a replica set owns, as far as the sets' requests occur, 0 to 1."""
 
     def check(self) -> None:
         """Raise an `OptionError` for the first value that makes no sense."""
@@ -108,11 +108,11 @@ def generate(settings: GenerateSettings) -> tuple[list[NodeSpec], Workload]:
     settings.check()
     random = np.random.Generator(np.random.PCG64(settings.seed))
     nodes = _make_nodes(settings.nodes)
-    specs, counts = _asks(settings, frozenset(node.gpu_model for node in nodes))
+    specs, counts = _requests(settings, frozenset(node.gpu_model for node in nodes))
 
     # A unit is what comes and goes as one: a single pod, or all members of a gang.
     gang_sizes = _gang_sizes(settings, random)
-    gang_specs, counts = _gang_asks(gang_sizes, counts, random)
+    gang_specs, counts = _gang_requests(gang_sizes, counts, random)
     sizes = np.concatenate([gang_sizes, np.ones(settings.pods - int(gang_sizes.sum()), dtype=np.int64)])
     unit_specs = np.concatenate([gang_specs, np.repeat(np.arange(len(specs)), counts)])
     order = random.permutation(len(sizes))
@@ -163,8 +163,8 @@ def _make_nodes(count: int) -> list[NodeSpec]:
     ]
 
 
-def _asks(settings: GenerateSettings, models: frozenset[str]) -> tuple[list[PodSpec], Ints]:
-    """All distinct asks and how many pods have each."""
+def _requests(settings: GenerateSettings, models: frozenset[str]) -> tuple[list[PodSpec], Ints]:
+    """All distinct requests and how many pods have each."""
     specs: list[PodSpec] = []
     counts: list[Ints] = []
     by_class = largest_remainder(settings.pods, list(CLASS_PODS.values())).tolist()
@@ -174,7 +174,7 @@ def _asks(settings: GenerateSettings, models: frozenset[str]) -> tuple[list[PodS
         # A model that a small cluster lacks is not asked for: such pods could never be placed.
         bound = [
             (replace(plain[row], gpu_models=allowed), weight)
-            for row, listed, weight in BOUND_ASKS.get(name, ())
+            for row, listed, weight in BOUND_REQUESTS.get(name, ())
             if (allowed := tuple(model for model in listed.split("|") if model in models))
         ]
         named = round(pods * settings.spec_share) if bound else 0
@@ -193,11 +193,11 @@ def _gang_sizes(settings: GenerateSettings, random: np.random.Generator) -> Ints
     return np.asarray(sizes[np.cumsum(sizes) <= budget], dtype=np.int64)
 
 
-def _gang_asks(sizes: Ints, counts: Ints, random: np.random.Generator) -> tuple[Ints, Ints]:
-    """One ask for each gang, and how many single pods remain for each ask.
+def _gang_requests(sizes: Ints, counts: Ints, random: np.random.Generator) -> tuple[Ints, Ints]:
+    """One request for each gang, and how many single pods remain for each request.
 
-    Gangs are laid end to end along the pods sorted by ask, and take the ask that they begin on: so asks keep their
-    proportions, and what gangs took is missing from the singles.
+    Gangs are laid end to end along the pods sorted by request, and take the one that they begin on: so requests
+    keep their proportions, and what gangs took is missing from the singles.
     """
     if not len(sizes):
         return np.empty(0, dtype=np.int64), counts
@@ -265,7 +265,7 @@ def _owned(
     free: npt.NDArray[np.bool_],
     random: np.random.Generator,
 ) -> tuple[list[PodSpec], Ints]:
-    """Give replica sets their pods; every set owns pods of one ask."""
+    """Give replica sets their pods; every set owns pods of one request."""
     counts = np.bincount(spec_of[free], minlength=len(specs))
     if not settings.replica_sets or not counts.sum():
         return specs, spec_of
@@ -276,8 +276,10 @@ def _owned(
     owned = free & (sets[spec_of] > 0) & (random.random(len(spec_of)) < chance)
     which = (random.random(len(spec_of)) * sets[spec_of]).astype(np.int64)
     names = _numbered("rs", settings.replica_sets, 4)
-    ask_of_set = np.repeat(np.arange(len(specs)), sets).tolist()
-    more = [replace(specs[ask], owner=f"ReplicaSet/{name}") for ask, name in zip(ask_of_set, names, strict=True)]
+    request_of_set = np.repeat(np.arange(len(specs)), sets).tolist()
+    more = [
+        replace(specs[request], owner=f"ReplicaSet/{name}") for request, name in zip(request_of_set, names, strict=True)
+    ]
     return specs + more, np.where(owned, first[spec_of] + which, spec_of)
 
 

@@ -107,25 +107,27 @@ def pods_with_lines(
     """Read the good rows of a pod list and the lines they stand in; the bad ones are in the findings."""
     table = read_table(path, findings)
     table.require(POD_COLUMNS, POD_OPTIONAL_COLUMNS, (RESOURCE_PREFIX,))
-    asks = {
+    requests = {
         "cpu_milli": table.integers("cpu_milli", _CPU_RULE),
         "memory_mib": table.integers("memory_mib", _MEMORY_RULE),
         "num_gpu": table.integers("num_gpu", "a pod asks for 0 or more GPUs"),
     }
-    asks["gpu_milli"] = _gpu_milli(table, asks["num_gpu"])
+    requests["gpu_milli"] = _gpu_milli(table, requests["num_gpu"])
     texts = {"gpu_spec": table.text("gpu_spec"), "owner": table.text("owner")}
-    _refuse_unknown_models(table, texts["gpu_spec"], asks["num_gpu"], models)
+    _refuse_unknown_models(table, texts["gpu_spec"], requests["num_gpu"], models)
     resources = _resources(table)
     arrival_s, duration_s = _times(table)
     priority = table.integers("priority", "a priority is a whole number", default=0, least=-(2**31), most=2**31 - 1)
     gang, gang_min = _gang_columns(table)
-    limit_milli = _limits(table, asks["cpu_milli"])
+    limit_milli = _limits(table, requests["cpu_milli"])
     weight = table.seconds("cpu_weight", "a weight is a number, 0 or more; empty or 0 for what the pod requests")
     work_cpu_s = table.seconds("work_cpu_s", "work is in CPU-seconds, 0 or more; empty if it is not known")
     names = table.names("name")
 
     rows = table.good_rows()
-    keys = pl.DataFrame({**asks, **texts, **{RESOURCE_PREFIX + name: amounts for name, amounts in resources.items()}})
+    keys = pl.DataFrame(
+        {**requests, **texts, **{RESOURCE_PREFIX + name: amounts for name, amounts in resources.items()}}
+    )
     specs, spec_of = _specs(keys[rows], list(resources))
     gangs, gang_of = _gangs(gang[rows], gang_min[rows])
     workload = Workload(
@@ -260,20 +262,22 @@ def _gang_columns(table: Table) -> tuple[pl.Series, Ints]:
 
 
 def _specs(keys: pl.DataFrame, resources: list[str]) -> tuple[list[PodSpec], Ints]:
-    """One spec for each distinct ask, in order of first appearance, and the spec of each row."""
+    """One spec for each distinct request, in order of first appearance, and the spec of each row."""
     distinct = keys.unique(maintain_order=True).with_row_index("spec")
     spec_of = keys.join(distinct, on=keys.columns, how="left", maintain_order="left")["spec"]
     specs = [
         PodSpec(
-            cpu_milli=ask["cpu_milli"],
-            memory_bytes=ask["memory_mib"] * _MIB_BYTES,
-            gpu_count=ask["num_gpu"],
-            gpu_milli=ask["gpu_milli"],
-            gpu_models=_models(ask["gpu_spec"]),
-            owner=ask["owner"],
-            extended=tuple((name, ask[RESOURCE_PREFIX + name]) for name in resources if ask[RESOURCE_PREFIX + name]),
+            cpu_milli=request["cpu_milli"],
+            memory_bytes=request["memory_mib"] * _MIB_BYTES,
+            gpu_count=request["num_gpu"],
+            gpu_milli=request["gpu_milli"],
+            gpu_models=_models(request["gpu_spec"]),
+            owner=request["owner"],
+            extended=tuple(
+                (name, request[RESOURCE_PREFIX + name]) for name in resources if request[RESOURCE_PREFIX + name]
+            ),
         )
-        for ask in distinct.iter_rows(named=True)
+        for request in distinct.iter_rows(named=True)
     ]
     return specs, spec_of.cast(pl.Int64).to_numpy()
 
