@@ -11,7 +11,7 @@ from typing import Any
 from foresail import __version__
 from foresail.atomic import replacing
 from foresail.errors import ResultsError
-from foresail.report import plots
+from foresail.report import plots, training
 from foresail.report.heatmap import node_map
 from foresail.report.page import PAGE_CSS, PAGE_SCRIPT
 from foresail.report.style import Figure
@@ -30,6 +30,7 @@ def report_figures(runs: Sequence[Run], comparison: Sequence[Mapping[str, Any]] 
     """Draw every plot that these runs have data for, by a name that serves as file name and anchor."""
     shared = {
         "paired-differences": plots.paired_differences(comparison or []),
+        "completions": training.completions(runs),
         "allocation-by-load": plots.allocation_by_load(runs),
         "fragmentation-by-load": plots.fragmentation_by_load(runs),
         "utilisation": plots.utilisation(runs),
@@ -42,6 +43,9 @@ def report_figures(runs: Sequence[Run], comparison: Sequence[Mapping[str, Any]] 
         ending = f"-{number}" if len(runs) > 1 else ""
         single[f"fragment-classes{ending}"] = plots.fragment_classes(run, label)
         single[f"nodes{ending}"] = node_map(run, label)
+        single[f"gantt{ending}"] = training.gantt(run, label)
+        single[f"growth{ending}"] = training.growth_curves(run, label)
+        single[f"cpu-use{ending}"] = training.cpu_use(run, label)
     return {name: figure for name, figure in (shared | single).items() if figure is not None}
 
 

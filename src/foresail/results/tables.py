@@ -214,7 +214,28 @@ JOURNAL = TableSpec(
     present="runs with controllers",
 )
 
-_TABLES: dict[str, TableSpec] = {table.name: table for table in (PLACEMENTS, TIMELINE, NODES, BY_LOAD, PODS, JOURNAL)}
+JOBS = TableSpec(
+    "jobs",
+    "jobs.parquet",
+    "one a running pod and look, in the order of looks",
+    (
+        _real("time_s", "s", "when it was looked at, from the start of the trace"),
+        _text("job", "the pod's name, or what its job goes by across moves"),
+        _text("node", "where it ran"),
+        _whole("cpu_milli", "milli-CPU", "what it requested: its weight where pods compete"),
+        _whole("cpu_limit_milli", "milli-CPU", "the most it could use, 0 for no limit"),
+        _real("cpu_used_milli", "milli-CPU", "what it used"),
+        _real("step", "steps", "of its last report; null: it has not reported"),
+        _real("total_steps", "steps", "after how many it is done, as it says"),
+        _real("loss", "", "of its last report"),
+        _real("accuracy", "", "of its last report"),
+    ),
+    present="runs with training jobs",
+)
+
+_TABLES: dict[str, TableSpec] = {
+    table.name: table for table in (PLACEMENTS, TIMELINE, NODES, BY_LOAD, PODS, JOURNAL, JOBS)
+}
 
 
 def register(table: TableSpec) -> TableSpec:

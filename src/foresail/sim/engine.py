@@ -15,7 +15,7 @@ import numpy as np
 
 from foresail.core.backoff import Backoff
 from foresail.core.clock import SimClock
-from foresail.core.control import Controller
+from foresail.core.control import Controller, View
 from foresail.core.control_loop import ControlLoop
 from foresail.core.gang import Decide
 from foresail.core.journal import Journal, Listener, What
@@ -124,6 +124,10 @@ class Engine:
         if self._control.run_due(self._steering.view, self._steering):
             self.scheduler.run_until_idle()
             self.work.settle()
+
+    def view(self) -> View:
+        """The world as controllers see it."""
+        return self._steering.view()
 
     @property
     def progress(self) -> int:

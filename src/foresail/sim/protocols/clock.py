@@ -20,6 +20,7 @@ from foresail.core.profile import Profile
 from foresail.core.spec import Workload
 from foresail.core.table import NodeTable
 from foresail.errors import InputError
+from foresail.results.job_samples import JobSamples
 from foresail.results.result import RunResult
 from foresail.results.tables import journal_columns
 from foresail.sim.checkpoint import Checkpoint, identity_of
@@ -37,6 +38,8 @@ from foresail.traces.trace import Trace
 
 _SNAPSHOTS = 1000
 _PROGRESS_EVERY = 256
+_LOOKS_EVERY = 5
+"""Training jobs are looked at every so many snapshots."""
 
 
 def run_clock(
@@ -116,6 +119,9 @@ class _Run:
         start_s = min(first_s, self._until_s)
         work = self._engine.work
         self._every_s = _snapshot_every_s(workload, work.alone_s(), settings, start_s)
+        # Coarser than the timeline: a look asks every running job.
+        has_jobs = bool((workload.training_of >= 0).any())
+        self._jobs = JobSamples(_LOOKS_EVERY * self._every_s, start_s) if has_jobs else None
         self._timeline = Timeline(table, workload, self._engine.ledger, work, start_s=start_s, every_s=self._every_s)
 
     def go(self, on_progress: Callable[[int, int], None] | None) -> RunResult:
@@ -123,6 +129,7 @@ class _Run:
         whole, instants = 2 * len(engine.workload), 0
         while (time_s := engine.next_time_s()) <= self._until_s and time_s < math.inf:
             timeline.pass_to(time_s)
+            self._look_at_jobs(time_s)
             engine.step(time_s)
             timeline.take_in()
             if on_progress is not None and instants % _PROGRESS_EVERY == 0:
@@ -134,6 +141,12 @@ class _Run:
         if on_progress is not None:
             on_progress(whole, whole)
         return self._result()
+
+    def _look_at_jobs(self, until_s: float) -> None:
+        """Nothing happens until then, but jobs get on: look at them as often as they are looked at."""
+        while self._jobs is not None and self._jobs.next_s < until_s:
+            self._engine.clock.advance_to(self._jobs.next_s)
+            self._jobs.take(self._engine.view())
 
     def _result(self) -> RunResult:
         engine, now_s = self._engine, self._engine.clock.now()
@@ -161,6 +174,7 @@ class _Run:
                 "nodes": node_columns(table, busy_milli=engine.work.busy_milli()),
                 "pods": pods,
                 **({"journal": journal_columns(self._records)} if self._has_controllers else {}),
+                **({"jobs": self._jobs.columns()} if self._jobs is not None else {}),
             },
             summary=summary,
             profile=self._profile.description,
