@@ -8,10 +8,10 @@ from foresail.core.asking import (
     Filters,
     Without,
     count_reasons,
-    curable_by_removal,
     reasons_if_all_refuse,
     reasons_of,
     refusal,
+    resolvable_by_removal,
 )
 from foresail.core.decide import Decision
 from foresail.core.explain import explain
@@ -27,11 +27,11 @@ from foresail.policies.plain.least_allocated import LeastAllocated
 class Coded:
     """Refuses a node by the code that stands in a list, row by row."""
 
-    def __init__(self, codes, *, row_wise=True, curable=True, incurable=()):
+    def __init__(self, codes, *, row_wise=True, resolvable=True, unresolvable=()):
         self.codes = np.array(codes, dtype=np.uint8)
         self.row_wise = row_wise
-        self.curable = curable
-        self.incurable = incurable
+        self.resolvable = resolvable
+        self.unresolvable = unresolvable
 
     def refuses(self, _pod, nodes):
         return self.codes[nodes.index]
@@ -82,9 +82,12 @@ def test_a_node_counts_under_the_first_filter_that_refuses_it_whoever_asks(filte
 
 
 def test_what_removal_cannot_cure_is_told_by_filter_and_by_code():
-    profile, table = profile_of(Coded([1, 0, 0, 0], curable=False), Coded([1, 1, 2, 0], incurable={2})), table_of(4)
+    profile, table = (
+        profile_of(Coded([1, 0, 0, 0], resolvable=False), Coded([1, 1, 2, 0], unresolvable={2})),
+        table_of(4),
+    )
     verdict = Decision(table.pod("p", PodSpec(1, 1)), table, profile).verdict
-    assert curable_by_removal(verdict, profile).tolist() == [False, True, False, True]
+    assert resolvable_by_removal(verdict, profile).tolist() == [False, True, False, True]
 
 
 def test_pods_that_no_node_would_ever_take_are_known_from_filters_of_single_nodes():

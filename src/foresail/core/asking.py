@@ -83,9 +83,9 @@ class Filters:
         """
         return self._only(lambda used: used.row_wise is False or not used.skips(pod, table.all))
 
-    def by_cure(self) -> tuple[Filters, Filters]:
+    def by_resolvable(self) -> tuple[Filters, Filters]:
         """Those that may pass a node once pods have left it, and those that never will."""
-        return self._only(_is_curable), self._only(lambda used: not _is_curable(used))
+        return self._only(_is_resolvable), self._only(lambda used: not _is_resolvable(used))
 
     @property
     def counts_room(self) -> bool:
@@ -221,20 +221,20 @@ def reasons_if_all_refuse(pod: Pod, table: NodeTable, profile: Profile) -> dict[
     return count_reasons(pod, profile, verdict) if verdict.all() else {}
 
 
-def curable_by_removal(verdict: Verdicts, profile: Profile) -> Mask:
+def resolvable_by_removal(verdict: Verdicts, profile: Profile) -> Mask:
     """Where taking pods away might change what refuses the pod; shape (all nodes,)."""
-    curable = np.ones(len(verdict), dtype=np.bool_)
+    resolvable = np.ones(len(verdict), dtype=np.bool_)
     filters = _all_filters(profile)
     for one in np.unique(verdict).tolist():
         if one:
             used = filters[one // _CODES_PER_FILTER]
-            if not _is_curable(used) or one % _CODES_PER_FILTER in getattr(used.plugin, "incurable", ()):
-                curable[verdict == one] = False
-    return curable
+            if not _is_resolvable(used) or one % _CODES_PER_FILTER in getattr(used.plugin, "unresolvable", ()):
+                resolvable[verdict == one] = False
+    return resolvable
 
 
-def _is_curable(used: UsedFilter) -> bool:
-    return bool(getattr(used.plugin, "curable", True))
+def _is_resolvable(used: UsedFilter) -> bool:
+    return bool(getattr(used.plugin, "resolvable", True))
 
 
 @cache

@@ -11,12 +11,13 @@ audited: now and then the core asks about all nodes again, and at the first disa
 
 Filters and preemption
 ----------------------
-A filter may say what taking pods away from a node cannot change: `curable = False` if nothing it refuses for, or
-`incurable`, the codes of which that is true. Nodes refused so are not searched for victims. A filter that refuses every
-node with less of a resource left than the pod asks, or with no place for one more pod, may say `counts_room = True`;
-then nodes that would have too little even without their less important pods are not searched either. If no filter ever
-opens a node because one more pod stands on it (`only_worsens = True`), several can be put back at a time; a required
-affinity of the pod is known to the core and need not be thought of here.
+A filter may say what taking pods away from a node cannot change: `resolvable = False` if nothing it refuses for, or
+`unresolvable`, the codes of which that is true (kube-scheduler's UnschedulableAndUnresolvable). Nodes refused so are
+not searched for victims. A filter that refuses every node with less of a resource left than the pod asks, or with no
+place for one more pod, may say `counts_room = True`; then nodes that would have too little even without their less
+important pods are not searched either. If no filter ever opens a node because one more pod stands on it
+(`only_worsens = True`), several can be put back at a time; a required affinity of the pod is known to the core and need
+not be thought of here.
 """
 
 from __future__ import annotations

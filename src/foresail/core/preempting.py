@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
-from foresail.core.asking import curable_by_removal
+from foresail.core.asking import resolvable_by_removal
 from foresail.core.decide import Decision
 from foresail.core.holds import HeldRoom, Holds
 from foresail.core.model import Pod
@@ -158,5 +158,5 @@ class Preempting:
         held = self.nominated(pod.uid)
         if held is None or not self.awaits(pod, table):
             return False
-        curable = curable_by_removal(Decision(pod, table, profile).verdict, profile)
-        return bool(curable[table.row_of[held.node]])
+        resolvable = resolvable_by_removal(Decision(pod, table, profile).verdict, profile)
+        return bool(resolvable[table.row_of[held.node]])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foresail.core.asking import Filters, Without, curable_by_removal
+from foresail.core.asking import Filters, Without, resolvable_by_removal
 from foresail.core.decide import Decision
 from foresail.core.holds import Holds
 from foresail.core.model import Ints, Mask, Pod, Rows
@@ -76,12 +76,12 @@ def find_victims(
     """
     if not table.count:
         return None
-    curable = curable_by_removal(Decision(pod, table, profile).verdict, profile)
+    resolvable = resolvable_by_removal(Decision(pod, table, profile).verdict, profile)
     search = _Search(pod, table, profile, Holds() if holds is None else holds)
     best: Preemption | None = None
     found, violates_all = 0, True
-    enough = max(int(curable.sum()) * _ENOUGH_PCT // 100, _ENOUGH_AT_LEAST)
-    for row in search.worth_a_look(curable):
+    enough = max(int(resolvable.sum()) * _ENOUGH_PCT // 100, _ENOUGH_AT_LEAST)
+    for row in search.worth_a_look(resolvable):
         candidate = search.examine(row)
         if candidate is None:
             continue
@@ -116,7 +116,7 @@ class _Search:
     def __init__(self, pod: Pod, table: NodeTable, profile: Profile, holds: Holds) -> None:
         self._pod, self._table, self._profile = pod, table, profile
         # What no removal changes is asked once about all nodes; the rest each time a pod goes or comes back.
-        self._changing, self._fixed = Filters.of(profile).for_pod(pod, table).by_cure()
+        self._changing, self._fixed = Filters.of(profile).for_pod(pod, table).by_resolvable()
         self._counts_room = self._changing.counts_room
         company = pod.spec.kubernetes is not None and bool(pod.spec.kubernetes.affinity)
         self._several_at_once = self._counts_room and not company and self._changing.only_worsens
@@ -128,11 +128,11 @@ class _Search:
             if budget.selector is not None and budget.selector.requirements
         ]
 
-    def worth_a_look(self, curable: Mask) -> list[int]:
+    def worth_a_look(self, resolvable: Mask) -> list[int]:
         """Rows where it may help that pods of less priority go, by rank."""
         pod, table = self._pod, self._table
         pods, held = table.standing.held_below(pod.priority, table.count)
-        candidates = curable & (pods > 0)
+        candidates = resolvable & (pods > 0)
         if self._counts_room:
             left = (table.free + held)[:, self._wanted]
             candidates &= (left >= pod.request[self._wanted]).all(axis=1)

@@ -14,7 +14,7 @@ class ResourceClaims:
     """
 
     row_wise = True
-    curable = False
+    resolvable = False
     only_worsens = True
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:

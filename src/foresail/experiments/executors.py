@@ -185,7 +185,7 @@ class OnRay:
         if self._address == "local":
             settings |= {"num_cpus": self._count, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         try:
-            _knock(self._address)
+            _check_reachable(self._address)
             self._ray.init(address=self._address, **settings)
         except (OSError, RuntimeError, ValueError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -253,7 +253,7 @@ def import_ray() -> Any:
     return ray
 
 
-def _knock(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Fail at once where nobody listens; Ray itself would try for minutes."""
     matched = re.fullmatch(r"(?:ray://)?\[?([^\[\]/]+?)\]?:(\d+)", address)
     if matched:

@@ -159,7 +159,7 @@ class Engine:
         elif kind == RESUME:
             self.work.resume(what)
         else:
-            self._suffer(what)
+            self._apply_fault(what)
 
     def _arrive(self, index: int) -> None:
         workload, spec = self.workload, self._spec_of[index]
@@ -180,7 +180,7 @@ class Engine:
             self._pods[index] = pod
             self.scheduler.submit(pod)
 
-    def _suffer(self, number: int) -> None:
+    def _apply_fault(self, number: int) -> None:
         fault = self._faults.faults[number]
         row = self.table.row_of[fault.node]
         self.cluster.change_node(row, What(fault.event))

@@ -29,7 +29,7 @@ from foresail.live.extender.config import (
 from foresail.live.extender.extender import Extender, ExtenderSettings
 from foresail.live.extender.samples import SampleWatch
 from foresail.live.extender.scores import to_scores
-from foresail.live.extender.service import _News
+from foresail.live.extender.service import _ChangeEvent
 from foresail.live.scheduler.learning import workload_of
 from foresail.live.serving.server import ServerSettings, listen, parse_address
 from foresail.policies.plain.devices import LeastSufficient
@@ -68,7 +68,7 @@ class Bench:
 
     def __init__(self, policy="least-allocated", nodes=3, *, gpus=0, bind=None, **settings):
         self.now_s = 0.0
-        self.news = _News()
+        self.news = _ChangeEvent()
         self.cache = Cache(self.news, scheduler_name=None, devices=LeastSufficient())
         self.cache.handler("Node").replace([make_node(f"n{at}", gpus=gpus) for at in range(nodes)])
         self.profile = policy if isinstance(policy, Profile) else load_profile(policy)

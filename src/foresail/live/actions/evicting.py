@@ -38,7 +38,7 @@ class Evictor:
         """
         path = f"{_path(pod)}/status"
         try:
-            if not await self._insist(pod, lambda: self._api.patch(path, _nomination(pod, plan.node)), wanted):
+            if not await self._until_done(pod, lambda: self._api.patch(path, _nomination(pod, plan.node)), wanted):
                 return False  # the pod itself is gone
         except ClusterError as error:
             get_logger().warning("nomination_failed", pod=pod.full_name, node=plan.node, error=str(error))
@@ -50,9 +50,9 @@ class Evictor:
         path = _path(victim)
         delete = {"kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
         try:
-            gone = not await self._insist(
+            gone = not await self._until_done(
                 victim, lambda: self._api.patch(f"{path}/status", _disruption(victim, pod)), wanted
-            ) or not await self._insist(victim, lambda: self._api.delete(path, delete), wanted, last=True)
+            ) or not await self._until_done(victim, lambda: self._api.delete(path, delete), wanted, last=True)
         except ClusterError as error:
             get_logger().warning("eviction_failed", victim=victim.full_name, pod=pod.full_name, error=str(error))
             return False
@@ -61,7 +61,7 @@ class Evictor:
             self._journal.note(What.EVICT, pod=victim.full_name, node=node, detail=detail)
         return True
 
-    async def _insist(self, pod: CachedPod, send: Send, wanted: Callable[[], bool], *, last: bool = False) -> bool:
+    async def _until_done(self, pod: CachedPod, send: Send, wanted: Callable[[], bool], *, last: bool = False) -> bool:
         """Ask until it is done; False if the pod was gone already. Raises what does not pass.
 
         `last`: the request lets the pod go, so one that is gone after an attempt that seemed to fail went by it.

@@ -39,7 +39,7 @@ class Service:
     seed: int = 42
 
 
-class _News(Listener):
+class _ChangeEvent(Listener):
     """Listens to the cache and wakes whoever waits for nodes."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class ExtenderProgram(Program):
     def __init__(self, service: Service, api: Client, *, announce: Announce) -> None:
         self._service = service
         self._api = api
-        self._news = _News()
+        self._news = _ChangeEvent()
         service.profile.seed(service.seed)
         cache = Cache(self._news, scheduler_name=None, devices=service.profile.devices)
         self._lessons = Lessons(cache, service.expected)

@@ -12,7 +12,7 @@ class KubeDeclaredFeatures:
     """Keep to nodes whose kubelet has declared every feature that the pod needs; as NodeDeclaredFeatures."""
 
     row_wise = True
-    curable = False
+    resolvable = False
     reason = "node(s) didn't match Pod's required features"
 
     def passes(self, pod: Pod, nodes: Nodes) -> Mask:

@@ -32,7 +32,7 @@ class KubeInterPodAffinityFilter:
     """
 
     row_wise = False
-    incurable = (_NOT_NEAR,)
+    unresolvable = (_NOT_NEAR,)
     only_worsens = True
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:

@@ -31,7 +31,7 @@ class KubeNodeAffinityFilter:
     """
 
     row_wise = True
-    curable = False
+    resolvable = False
 
     def __init__(self, *, added_affinity: dict[str, Any] | None = None) -> None:
         self._added = read_affinity(added_affinity).required

@@ -17,7 +17,7 @@ class KubeNodeUnschedulable:
     """
 
     row_wise = True
-    curable = False
+    resolvable = False
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:
         tolerated = any(toleration.tolerates(_CORDON) for toleration in pod.spec.tolerations)

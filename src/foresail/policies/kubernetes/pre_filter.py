@@ -23,7 +23,7 @@ class KubePreFilter:
     """
 
     row_wise = True
-    curable = False
+    resolvable = False
 
     def __init__(self, *, names: bool = True, claims: bool = True) -> None:
         self._names = names

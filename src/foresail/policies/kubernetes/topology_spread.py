@@ -47,7 +47,7 @@ class KubeTopologySpreadFilter:
     """
 
     row_wise = False
-    incurable = (_NO_LABEL,)
+    unresolvable = (_NO_LABEL,)
     only_worsens = True
 
     def __init__(self, *, defaults: list[dict[str, Any]] | None = None) -> None:

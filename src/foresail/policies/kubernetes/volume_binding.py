@@ -28,7 +28,7 @@ class KubeVolumeBinding:
     """
 
     row_wise = True
-    curable = False
+    resolvable = False
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:
         table, objects = nodes.table, nodes.table.objects

@@ -22,7 +22,7 @@ class KubeVolumeZone:
     """
 
     row_wise = True
-    curable = False
+    resolvable = False
     reason = "node(s) had no available volume zone"
 
     def passes(self, pod: Pod, nodes: Nodes) -> Mask:

@@ -24,7 +24,7 @@ class Schedulable:
     """Keep away from nodes that are cordoned or down."""
 
     row_wise = True
-    curable = False
+    resolvable = False
 
     def refuses(self, _pod: Pod, nodes: Nodes) -> Codes:
         return np.where(nodes.down, 2, nodes.unschedulable).astype(np.uint8)
@@ -40,7 +40,7 @@ class Taints:
     """Keep away from nodes with a taint that the pod does not tolerate."""
 
     row_wise = True
-    curable = False
+    resolvable = False
     reason = "have a taint the pod does not tolerate"
 
     def passes(self, pod: Pod, nodes: Nodes) -> Mask:
@@ -62,7 +62,7 @@ class NodeSelector:
     """Keep to nodes that carry every label the pod selects by."""
 
     row_wise = True
-    curable = False
+    resolvable = False
     reason = "lack a label the pod selects by"
 
     def passes(self, pod: Pod, nodes: Nodes) -> Mask:
@@ -80,7 +80,7 @@ class Fit:
     """Keep to nodes with enough left of every resource, and enough devices of an allowed GPU model."""
 
     row_wise = True
-    incurable = (_MODEL,)
+    unresolvable = (_MODEL,)
     counts_room = True
     only_worsens = True
 
