@@ -153,3 +153,15 @@ def test_the_arrows_of_the_design_are_the_contract():
     there = {f"foresail.{folder.name}" for folder in FOLDERS if folder.parent.name == "foresail"}
     assert there - at.keys() == set(), "a room that no arrow reaches"
     assert at["foresail.live"] == at["foresail.sim"], "neither may import the other"
+
+
+def test_the_page_of_the_design_draws_the_rooms_and_the_arrows():
+    page = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    tree, arrows = (block for block in re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[-2:])
+    drawn = re.findall(r"^  (\w+)/ ", tree, re.MULTILINE)
+    there = {folder.name for folder in FOLDERS if folder.parent.name == "foresail"}
+    assert there - set(drawn) == set(), "a room that the tree does not show"
+    missing = {name for name in drawn if re.search(rf"^  {name}/ +to come", tree, re.MULTILINE)}
+    assert set(drawn) - there <= missing, "a room that is not there, nor said to come"
+    layers = next(contract["layers"] for contract in contracts() if contract["type"] == "layers")
+    assert arrows.splitlines() == [re.sub(r"foresail\.|[()]", "", layer) for layer in layers]
