@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from foresail.core.clock import SimClock
 from foresail.core.holds import Holds
+from foresail.core.journal import Journal
 from foresail.core.kubernetes import KubernetesPod
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.preempting import LEAVING_S, NOMINATED_S, Preempting
@@ -27,7 +28,11 @@ class World:
         self.table = make_table(allocatable=[(cpu, 0, 0) for cpu in cpu_milli])
         self.clock = SimClock()
         self.log: list[tuple[float, str]] = []
-        self.scheduler = Scheduler(self, load_profile(policy), Queue(self.clock), preemption=preemption)
+        self.journal: list[tuple[float, str, str, str]] = []
+        journal = Journal(self.clock, lambda one: self.journal.append((one.time_s, one.pod, one.node, one.detail)))
+        self.scheduler = Scheduler(
+            self, load_profile(policy), Queue(self.clock), preemption=preemption, journal=journal
+        )
 
     def note(self, what: str) -> None:
         self.log.append((self.clock.now(), what))
@@ -138,6 +143,36 @@ def test_its_owner_gets_the_room_and_more_priority_need_not_care():
     world.scheduler.hold(urgent, "node-1", 20.0, "it comes soon")
     world.submit("more", 8, priority=1)
     assert world.run() == [(0.0, "more on node-1")]
+
+
+def test_room_that_is_kept_no_longer_is_in_the_journal_unless_its_pod_has_got_it():
+    world = World(4, 9, policy="least-allocated", preemption=Preempting())
+    table, scheduler = world.table, world.scheduler
+    owner, other = (Pod(name, table.shape(PodSpec(cpu_milli=3))) for name in ("owner", "other"))
+    scheduler.hold(owner, "node-0", 20.0, "it comes soon")
+    scheduler.hold(owner, "node-0", 30.0, "it comes soon")
+    assert world.journal == []
+    scheduler.hold(owner, "node-1", 20.0, "here rather")
+    assert world.journal.pop() == (0.0, "owner", "node-0", "the pod holds node-1 now")
+    scheduler.hold(Pod("chief", owner.shape, priority=1), "node-1", 10.0, "it is more urgent")
+    assert world.journal.pop() == (0.0, "owner", "node-1", "chief, of more priority, holds it now")
+    world.run_to(10.0)
+    assert world.journal.pop() == (10.0, "chief", "node-1", "its time is over")
+    scheduler.hold(other, "node-0", 20.0, "it comes soon")
+    scheduler.withdraw("other")
+    assert world.journal.pop() == (10.0, "other", "node-0", "the pod needs it no more")
+    scheduler.hold(owner, "node-0", 20.0, "it comes soon")
+    scheduler.submit(owner)
+    assert (world.run(), world.journal) == ([(10.0, "owner on node-0")], [])
+    scheduler.hold(other, "node-0", 20.0, "though there is no room")
+    scheduler.submit(other)
+    assert world.run() == [(10.0, "other on node-1")]
+    assert world.journal.pop() == (10.0, "other", "node-0", "the pod has node-1")
+    world.submit("high", 8, priority=1)
+    assert world.run()[0] == (10.0, "high for other")
+    scheduler.release("owner")
+    scheduler.holds.release("high", "said by whoever knows")
+    assert world.journal == [(10.0, "high", "node-1", "said by whoever knows")]
 
 
 def test_a_hold_has_a_node_and_an_end():

@@ -205,9 +205,10 @@ def test_a_hold_keeps_others_out_until_it_ends():
         {1.5: lambda pods: [Hold(pods["wanted"].pod, "n0", "for later", for_s=4.0)]},
         faults=[(0, "n1", "cordon"), (0.5, "n1", "uncordon")],
     )
-    assert log[-5:] == [
+    assert log[-6:] == [
         (1.5, "hold", "wanted", "n0"),
         (2, "end", "a", "n0"),
+        (5.5, "release", "wanted", "n0"),
         (5.5, "start", "b", "n0"),
         (6.5, "end", "b", "n0"),
         (9.5, "end", "wanted", "n1"),

@@ -11,6 +11,7 @@ import numpy as np
 from foresail.core.asking import Filters
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
+from foresail.core.journal import Journal, What
 from foresail.core.lane import NEVER_S
 from foresail.core.model import Codes, Nodes, NoFit, Placement, Pod
 from foresail.core.profile import Profile
@@ -41,6 +42,8 @@ class Holds:
     """
 
     def __init__(self) -> None:
+        self.journal: Journal | None = None
+        """Is told of holds that end before their pod stands there, and why."""
         self._of: dict[Hashable, HeldRoom] = {}
         self._next_s = NEVER_S
 
@@ -73,8 +76,9 @@ class Holds:
             other.pod for other in self._of.values() if other.node == node and other.pod.priority < pod.priority
         ]
         for other in displaced:
-            self.release(other.uid)
-        self.release(pod.uid)
+            self.release(other.uid, f"{pod.name}, of more priority, holds it now")
+        before = self.get(pod.uid)
+        self.release(pod.uid, "" if before is None or before.node == node else f"the pod holds {node} now")
         self._of[pod.uid] = HeldRoom(pod, node, devices, until_s, why, refusal)
         self._next_s = min(self._next_s, until_s)
         return displaced
@@ -84,9 +88,14 @@ class Holds:
         held = self._of[uid]
         self.hold(held.pod, held.node, held.devices, until_s=until_s, why=held.why, refusal=held.refusal)
 
-    def release(self, uid: Hashable) -> HeldRoom | None:
-        """The pod no longer holds a node; one that holds none is none to release. Returns what it held."""
+    def release(self, uid: Hashable, why: str = "") -> HeldRoom | None:
+        """The pod no longer holds a node; one that holds none is none to release. Returns what it held.
+
+        `why` is for the journal; empty if the pod has got what was held for it.
+        """
         held = self._of.pop(uid, None)
+        if held is not None and why and self.journal is not None:
+            self.journal.note(What.RELEASE, pod=held.pod.name, node=held.node, detail=why)
         if held is not None and held.until_s <= self._next_s:
             self._next_s = min((other.until_s for other in self._of.values()), default=NEVER_S)
         return held

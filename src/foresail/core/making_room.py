@@ -72,15 +72,19 @@ class MakingRoom:
 
     def let_go(self, uid: Hashable, placed_on: str = "") -> None:
         """The pod no longer needs the node that is held for it; whoever left it to the pod may have it now."""
-        held = self.holds.release(uid)
-        if held is not None and held.node != placed_on:
+        held = self.holds.get(uid)
+        if held is None:
+            return
+        kept = held.node == placed_on
+        self.holds.release(uid, "" if kept else f"the pod has {placed_on}" if placed_on else "the pod needs it no more")
+        if not kept:
             self._queue.wake_all()
 
     def end_holds(self) -> None:
         """Release the holds whose time is over, and wake those they kept out."""
         now_s = self._queue.clock.now()
         ended = [
-            self.holds.release(held.pod.uid)
+            self.holds.release(held.pod.uid, "its time is over")
             for held in self.holds.expired(now_s)
             if not self._preemption.extended(held, self._cluster.table, now_s)
         ]

@@ -95,10 +95,10 @@ class Preempting:
         nomination = self._nominations.get(uid)
         return nomination.held if nomination is not None and self.holds.get(uid) is nomination.held else None
 
-    def withdraw(self, uid: Hashable) -> None:
+    def withdraw(self, uid: Hashable, why: str = "others do not leave it to the pod after all") -> None:
         """The pod is not to get the node that others were to leave; one that is not nominated keeps what it holds."""
         if self.nominated(uid) is not None:
-            self.holds.release(uid)
+            self.holds.release(uid, why)
         self._nominations.pop(uid, None)
 
     def awaits(self, pod: Pod, table: NodeTable) -> bool:

@@ -8,6 +8,7 @@ from typing import Protocol
 from foresail.core.asking import Filters, Without, looks_at_other_nodes
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, Placements, place_gang
+from foresail.core.journal import Journal
 from foresail.core.lane import Lane
 from foresail.core.making_room import MakingRoom, Preemptible
 from foresail.core.model import NoFit, Placement, Pod, Shape
@@ -46,16 +47,19 @@ class Scheduler:
         *,
         decide: Decide = decide_alone,
         preemption: Preempting | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """`decide` may be one that listens in, or that knows the answers already.
 
-        With `preemption` a pod that fits nowhere may make pods of less priority go.
+        With `preemption` a pod that fits nowhere may make pods of less priority go. `journal` is told of room that is
+        kept no longer.
         """
         self._cluster = cluster
         self._profile = profile
         self._room = MakingRoom(cluster, queue, preemption or Preempting.off(), self.place)
         self.holds = self._room.holds
         """Room that is kept for pods."""
+        self.holds.journal = journal
         self._decide_alone, self._decide_beside_holds = decide, self.holds.deciding(decide)
         self._filters_for: dict[Shape, Filters] = {}
         self._structure = -1

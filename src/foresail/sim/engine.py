@@ -89,6 +89,7 @@ class Engine:
             Queue(self.clock, backoff=backoff),
             decide=decide,
             preemption=Preempting() if preemption else None,
+            journal=self.journal,
         )
         self._steering = SimSteering(self.cluster, self.scheduler, self.clock, Reports(workload, self.work))
         self._controllers, self._until_s = controllers or {}, until_s

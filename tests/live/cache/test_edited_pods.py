@@ -52,13 +52,14 @@ def taken(table: NodeTable, row: int = 0) -> dict[str, int]:
         {GPU_COUNT: "99999"},
     ],
 )
-def test_no_annotation_takes_a_running_pod_out_of_the_books(annotations):
+@pytest.mark.parametrize("scheduler", ["foresail", "default-scheduler", "another"])
+def test_no_annotation_takes_a_running_pod_out_of_the_books(annotations, scheduler):
     cache, heard, pods = with_nodes("a", cpu="32")
-    pods.apply("ADDED", make_pod("tenant", "30", "a"))
-    pods.apply("MODIFIED", make_pod("tenant", "30", "a", annotations=annotations))
+    pods.apply("ADDED", make_pod("tenant", "30", "a", schedulerName=scheduler))
+    pods.apply("MODIFIED", make_pod("tenant", "30", "a", annotations=annotations, schedulerName=scheduler))
     assert taken(cache.table)["cpu"] == 30_000
     assert list(cache.unreadable) == ["uid-tenant"]
-    pods.apply("MODIFIED", make_pod("tenant", "30", "a"))
+    pods.apply("MODIFIED", make_pod("tenant", "30", "a", schedulerName=scheduler))
     assert (taken(cache.table)["cpu"], cache.unreadable) == (30_000, {})
     heard.told()
     # While it waits, the same annotation is told and keeps it from being placed.
@@ -117,6 +118,33 @@ def test_amounts_beyond_all_machines_do_not_turn_round_to_free_room():
     for at in range(4):
         pods.apply("DELETED", make_pod(f"p{at}", node="a"))
     assert cache.table.free[0].tolist() == cache.table.allocatable[0].tolist()
+
+
+def test_what_a_pod_says_it_counts_for_in_scores_adds_to_its_containers_and_never_lowers_them():
+    cache, _, pods = with_nodes("a", cpu="32")
+    pods.apply("ADDED", make_pod("p", "30", "a"))
+    as_requested = cache.table.tenants.held[0].tolist()
+    assert as_requested == [30_000, 200 * 2**20]
+    for stated, counts in (
+        ("0/0", as_requested),
+        ("40000/1", [40_000, 200 * 2**20]),
+        ("1/999999999", [30_000, 999_999_999]),
+    ):
+        pods.apply("MODIFIED", make_pod("p", "30", "a", annotations={HELD_REQUEST: stated, SCORED_REQUEST: stated}))
+        assert cache.table.tenants.held[0].tolist() == counts
+        assert taken(cache.table)["cpu"] == 30_000
+
+
+@pytest.mark.parametrize(
+    ("asked", "whole"),
+    [({GPU_COUNT: "2", GPU_MILLI: "500"}, 2), ({GPU_MILLI: "2500"}, 3), ({GPU_COUNT: "1", NVIDIA: "3"}, 3)],
+)
+def test_containers_whose_requests_for_gpus_do_not_go_together_hold_the_most_of_them(asked, whole):
+    cache, _, pods = with_nodes("a", gpus=8)
+    pod = make_pod("p", node="a")
+    pod["spec"]["containers"][0]["resources"]["requests"] = asked
+    pods.apply("ADDED", pod)
+    assert taken(cache.table)["whole"] == whole
 
 
 @pytest.mark.parametrize("annotations", [{GPU_COUNT: "0"}, {GPU_MILLI: "100"}, {GPU_COUNT: "1", GPU_MILLI: "1"}])
@@ -220,6 +248,7 @@ RESOURCES = st.fixed_dictionaries(
     },
 )
 CONTAINERS = st.lists(RESOURCES, min_size=1, max_size=3)
+OVERHEAD = st.fixed_dictionaries({}, optional={"cpu": QUANTITIES, "memory": QUANTITIES})
 STARTERS = st.lists(st.tuples(RESOURCES, st.booleans()), max_size=3)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | QUANTITIES,
@@ -252,8 +281,10 @@ def worth(text: str) -> Decimal:
     return Decimal(text.removesuffix(suffix)).scaleb(SCALE[suffix])
 
 
-def enforced(containers, starters) -> dict[str, Decimal]:
-    """What a kubelet admits the pod with: all containers and sidecars, or an init container with those before it."""
+def enforced(containers, starters, overhead) -> dict[str, Decimal]:
+    """What a kubelet admits the pod with: all containers and sidecars, or an init container with those before it, and
+    what its runtime needs on top.
+    """
     least: dict[str, Decimal] = {}
     for name in ("cpu", "memory", "example.com/dongle", NVIDIA):
         beside, peak = Decimal(0), Decimal(0)
@@ -261,11 +292,12 @@ def enforced(containers, starters) -> dict[str, Decimal]:
             amount = worth(resources.get(name, "0"))
             peak = max(peak, beside + amount)
             beside += amount if sidecar else 0
-        least[name] = max(peak, beside + sum((worth(one.get(name, "0")) for one in containers), Decimal(0)))
+        running = beside + sum((worth(one.get(name, "0")) for one in containers), Decimal(0))
+        least[name] = max(peak, running) + worth(overhead.get(name, "0"))
     return least
 
 
-def built(containers, starters, annotations=None, labels=None, status=None, created=None):
+def built(containers, starters, overhead, annotations=None, labels=None, status=None, created=None):
     pod = make_pod("p", node="a")
     pod["spec"]["containers"] = [
         {"name": f"c{at}", "resources": {"requests": requests}} for at, requests in enumerate(containers)
@@ -274,25 +306,27 @@ def built(containers, starters, annotations=None, labels=None, status=None, crea
         {"name": f"i{at}", "resources": {"requests": requests}, **({"restartPolicy": "Always"} if sidecar else {})}
         for at, (requests, sidecar) in enumerate(starters)
     ]
+    pod["spec"]["overhead"] = overhead
     pod["metadata"] |= {"annotations": annotations, "labels": labels, "creationTimestamp": created}
     return pod | {"status": status}
 
 
 @settings(max_examples=300, deadline=None)
-@given(CONTAINERS, STARTERS, st.lists(st.tuples(ANNOTATIONS, LABELS, STATUS, TIMES), min_size=1, max_size=3))
-@example([{"cpu": "30"}], [], [({SCORED_REQUEST: "x"}, {}, {}, None)])
-@example([{NVIDIA: "4"}], [], [({GPU_COUNT: "0", GPU_DEVICES: "7"}, {}, {}, None)])
-def test_whatever_a_pod_says_it_holds_what_its_containers_request(containers, starters, edits):
+@given(CONTAINERS, STARTERS, OVERHEAD, st.lists(st.tuples(ANNOTATIONS, LABELS, STATUS, TIMES), min_size=1, max_size=3))
+@example([{"cpu": "30"}], [], {}, [({SCORED_REQUEST: "x"}, {}, {}, None)])
+@example([{NVIDIA: "4"}], [], {}, [({GPU_COUNT: "0", GPU_DEVICES: "7"}, {}, {}, None)])
+def test_whatever_a_pod_says_it_holds_what_its_containers_request(containers, starters, overhead, edits):
     cache, _, pods = with_nodes("a", cpu="1000", gpus=16, allocatable={"example.com/dongle": "99"})
-    least = enforced(containers, starters)
+    least = enforced(containers, starters, overhead)
     for junk in edits:
-        pods.apply("MODIFIED", built(containers, starters, *junk))
+        pods.apply("MODIFIED", built(containers, starters, overhead, *junk))
         if "uid-p" not in cache.table.placed:
             assert cache.pods["uid-p"].ended
             continue
         booked = taken(cache.table)
         assert booked["cpu"] >= least["cpu"] * 1000
         assert booked["memory"] >= least["memory"]
+        assert (cache.table.tenants.held[0] >= [booked["cpu"], booked["memory"]]).all()
         assert booked.get("example.com/dongle", 0) >= least["example.com/dongle"]
         assert booked["whole"] >= min(least[NVIDIA], 16)
     pods.apply("DELETED", make_pod("p"))

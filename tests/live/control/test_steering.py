@@ -246,6 +246,7 @@ def test_held_room_is_left_to_whom_it_is_held_for_until_the_hold_ends(server, vi
     story.run(server, virtual, *nodes("a", "b"), *pods(make_pod("p", "3", "a")), during=during)
     assert (seen, story.told.node_of("q")) == ([""], "b")
     assert story.actions == [("hold", "p", "b", "for 20 s: soon to come")]
+    assert ("release", "p", "b", "its time is over") in story.noted
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["run", "control"])
@@ -258,6 +259,7 @@ def test_a_dry_run_notes_what_it_would_do_and_asks_for_nothing(server, virtual, 
     if not alone:
         assert ("start", "w", "a", "dry run: would be bound") in story.noted
         assert any(what == "preempt" and detail.startswith("dry run: makes ") for what, _, _, detail in story.noted)
+        assert not any(what == "release" for what, _, _, _ in story.noted)  # nothing was held either
 
 
 def test_a_controller_that_fails_is_told_in_health_and_pods_are_placed_all_the_same(server, virtual, tmp_path):

@@ -14,6 +14,9 @@ MOST_HELD = 2**52
 """Milli-CPU, bytes or units that one pod of a cluster counts for at most. No node has as much, and a node's sum stays
 within 64 bits whatever its pods claim to need."""
 
+Request = tuple[int, int]
+"""Milli-CPU and bytes."""
+
 T = TypeVar("T")
 D = TypeVar("D")
 
@@ -34,6 +37,9 @@ class Parts(Protocol):
     def bounded(self, requested: Amounts) -> Amounts:
         """Amounts that a node's books can take."""
 
+    def claimed(self, enforced: Request, stated: Request | None) -> Request:
+        """What a pod counts for that states another request than its containers do; None if it states none."""
+
 
 class Whole:
     """Every part must be readable: the first that is not raises."""
@@ -43,6 +49,9 @@ class Whole:
 
     def bounded(self, requested: Amounts) -> Amounts:
         return requested
+
+    def claimed(self, enforced: Request, stated: Request | None) -> Request:
+        return stated or enforced
 
 
 class Lenient:
@@ -64,6 +73,10 @@ class Lenient:
             name: min(amount, MOST_HELD * (NANO_PER_MILLI if name == "cpu" else NANO_PER_UNIT))
             for name, amount in requested.items()
         }
+
+    def claimed(self, enforced: Request, stated: Request | None) -> Request:
+        # Whoever may edit a pod may state what he likes: that adds to what its containers request, and never lowers it.
+        return enforced if stated is None else (max(enforced[0], stated[0]), max(enforced[1], stated[1]))
 
     def note(self, error: Exception) -> None:
         if not self.why:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from foresail.core.kubernetes import KubernetesPod
 from foresail.core.spec import PodSpec, Toleration
 from foresail.kube.objects.gpus import pod_gpus
-from foresail.kube.objects.parts import WHOLE, Parts
+from foresail.kube.objects.parts import WHOLE, Parts, Request
 from foresail.kube.objects.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Amounts, RequestError, mapping, sequence
 from foresail.kube.objects.requests import cpu_limit_milli, effective_requests, readable_amounts, scored_requests
 from foresail.kube.objects.terms import node_affinity, pod_affinity, spread_constraints
@@ -90,7 +90,7 @@ def pod_spec_of(value: Mapping[str, Any]) -> PodSpec:
     )
 
 
-def _cpu_and_memory(asked: Amounts) -> tuple[int, int]:
+def _cpu_and_memory(asked: Amounts) -> Request:
     return (
         column(asked.get("cpu", 0), NANO_PER_MILLI, "the CPU request"),
         column(asked.get("memory", 0), NANO_PER_UNIT, "the memory request"),
@@ -115,8 +115,8 @@ def _kubernetes_only(
     claims, disks = part(claims_and_disks, ((), ()), spec, metadata.get("name"))
     named_images, container_count = part(images, ((), 1), spec)
     waiting, held = (_cpu_and_memory(parts.bounded(requested)) for requested in scored_requests(spec))
-    waiting = part(_stated_request, None, annotations, SCORED_REQUEST, parts) or waiting
-    held = part(_stated_request, None, annotations, HELD_REQUEST, parts) or held
+    waiting = parts.claimed(waiting, part(_stated_request, None, annotations, SCORED_REQUEST, parts))
+    held = parts.claimed(held, part(_stated_request, None, annotations, HELD_REQUEST, parts))
     found = KubernetesPod(
         required_nodes=required_nodes,
         preferred_nodes=preferred_nodes,
@@ -139,7 +139,7 @@ def _kubernetes_only(
     return None if found == KubernetesPod() else found
 
 
-def _stated_request(annotations: Mapping[str, str], name: str, parts: Parts) -> tuple[int, int] | None:
+def _stated_request(annotations: Mapping[str, str], name: str, parts: Parts) -> Request | None:
     """Milli-CPU and bytes as our writer notes them where they do not follow from the containers it writes."""
     if name not in annotations:
         return None

@@ -22,4 +22,4 @@ class DryCluster(LiveCluster):
 
     def preempt(self, pod: Pod, plan: Preemption) -> None:
         self.journal.note(What.PREEMPT, pod=pod.name, node=plan.node, detail=f"{DRY_RUN}{leaving(plan)}")
-        self.preemption.withdraw(pod.uid)  # nobody leaves, so nothing is held
+        self.preemption.withdraw(pod.uid, why="")  # nobody leaves, so nothing was ever held

@@ -76,7 +76,9 @@ class LiveScheduler(Listener):
             api, self.cache, self.lives, self.journal, self.metrics, changed=self._changed, backoff=backoff
         )
         preemption = self.cluster.preemption
-        self.core = Scheduler(self.cluster, profile, self.queue, decide=self._decide, preemption=preemption)
+        self.core = Scheduler(
+            self.cluster, profile, self.queue, decide=self._decide, preemption=preemption, journal=self.journal
+        )
         self.cluster.scheduler = self.core
         self.kubelets = KubeletCpu(api, self.cache, self._clock, scheduler_name) if measure else None
         self.steering = LiveSteering(
