@@ -5,7 +5,7 @@ import warnings
 import pytest
 from tests.plugins.packages import distribution
 
-from foresail.controllers import CONTROLLERS, REGISTRY, controller, load_controllers
+from foresail.controllers import CONTROLLERS, REGISTRY, controller, in_words, load_controllers
 from foresail.core.clock import SimClock
 from foresail.core.control_loop import ControlLoop
 from foresail.core.journal import Journal
@@ -61,6 +61,16 @@ def test_controllers_are_told_apart_by_their_options_as_understood():
     }
     with pytest.raises(OptionError, match=r'the controller "equal-shares:every_s=5\.0" is given twice'):
         load_controllers(["equal-shares:every_s=5", "equal-shares:every_s=5.0"])
+
+
+def test_turns_are_told_in_words():
+    class WhenItSays:
+        def next_time_s(self): ...
+
+    assert in_words({**load_controllers(["equal-shares:every_s=0.5"]), "mine": WhenItSays()}) == (
+        "equal-shares:every_s=0.5 every 0.5 s, mine when it says"
+    )
+    assert in_words({}) == ""
 
 
 def test_controllers_of_other_packages_are_found_by_name_with_their_options_converted(packages):

@@ -186,6 +186,16 @@ def test_a_hold_has_a_node_and_an_end():
 # --- pods that move --------------------------------------------------------------------------------------------------
 
 
+def test_one_that_another_has_put_where_its_room_is_held_is_not_counted_twice():
+    world = World(4)
+    owner = Pod("owner", world.table.shape(PodSpec(cpu_milli=2)))
+    world.scheduler.hold(owner, "node-0", 20.0, "it comes soon")
+    world.table.assume(owner, Placement(0, "node-0"))
+    assert world.scheduler.holds.holders(Pod("other", owner.shape), world.table) == {}
+    world.submit("other", 2)
+    assert world.run() == [(0.0, "other on node-0")]
+
+
 def test_a_pod_that_moves_finds_its_room_before_all_who_wait():
     world = World(4, 4)
     world.submit("filler", 2)

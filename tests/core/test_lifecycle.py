@@ -76,5 +76,5 @@ def test_every_pod_is_counted_in_the_state_that_it_is_in(steps):
             expected[uid] = state
         expected = {uid: state for uid, state in expected.items() if state is not State.GONE}
         for one in State:
-            here = [uid for uid, state in expected.items() if state is one]
-            assert (sorted(lives.all_in(one)), lives.count[one]) == (sorted(here), len(here))
+            assert lives.count[one] == list(expected.values()).count(one)
+        assert {uid: lives.of(uid) for uid in range(4) if uid in lives} == expected

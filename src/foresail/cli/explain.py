@@ -1,9 +1,9 @@
-"""`foresail explain`: why a pod got its node."""
+"""`foresail explain`: why a pod got its node, and why it was moved or resized."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -57,7 +57,8 @@ def explain(
 ) -> None:
     """Show why a pod got its node: what each filter refused, and the best nodes with each score.
 
-    The run is repeated up to that decision, so its inputs must still be where they were. With --live the pod is one of
+    The run is repeated up to that decision, so its inputs must still be where they were. Of a run with controllers all
+    that happened to the pod is told, with what moved or resized it, and why. With --live the pod is one of
     a real cluster; one that has a node already is explained as if it did not hold its room there.
     """
     import json
@@ -118,6 +119,8 @@ def _show(explained: Explained | LiveExplained) -> None:
     for head in heads:
         console.print(head, markup=False)
     _show_decision(console, explained.decision)
+    if isinstance(explained, Explained) and explained.story:
+        console.print(_story(explained.story))
 
 
 def _stored_head(explained: Explained) -> list[str]:
@@ -166,6 +169,18 @@ def _show_decision(console: Console, decision: Explanation) -> None:
     console.print(filters)
     if decision.candidates:
         console.print(_candidates(decision.candidates, decision.feasible, decision.tied))
+
+
+def _story(story: list[dict[str, Any]]) -> object:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("time", "what", "node", "why", title="what happened to it", title_justify="left")
+    for one in story:
+        # Text, not str: a reason may be anybody's and must not be read as markup.
+        why = f"{one['by']}: {one['detail']}" if one["by"] else one["detail"]
+        table.add_row(f"{one['time_s']:,.10g} s", one["what"], Text(one["node"]), Text(why))
+    return table
 
 
 def _candidates(candidates: list[Candidate], feasible: int, tied: int) -> object:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from foresail.results.folder import Run
 
 
 def report(
@@ -47,16 +51,19 @@ def report(
         from foresail.report.png import write_pngs
 
         pictures = write_pngs(png, report_figures(runs))
-    write_report(out, runs, title=title or _title([run.policy for run in runs], [run.trace for run in runs]))
+    write_report(out, runs, title=title or _title(runs))
     Console().print(run_table(*runs))
     typer.echo(f"wrote {out}")
     if pictures:
         typer.echo(f"wrote {len(pictures)} pictures to {png}")
 
 
-def _title(policies: list[str], traces: list[str]) -> str:
+def _title(runs: Sequence[Run]) -> str:
+    from foresail.results.key_figures import run_name
+
     def listed(names: list[str]) -> str:
         unique = list(dict.fromkeys(names))
         return ", ".join(unique) if len(unique) <= 4 else f"{', '.join(unique[:3])} and {len(unique) - 3} more"
 
-    return f"{listed(policies)} on {listed(traces)}"
+    policies = listed([run_name(run.policy, run.controllers) for run in runs])
+    return f"{policies} on {listed([run.trace for run in runs])}"

@@ -5,7 +5,7 @@ Other packages add theirs with an entry point in the group `foresail.controllers
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from foresail.errors import OptionError
@@ -26,6 +26,15 @@ REGISTRY = Registry(
 def controller(name: str, **options: Any) -> Any:
     """Make a fresh controller."""
     return REGISTRY.build("controller", name, options)
+
+
+def in_words(controllers: Mapping[str, Any]) -> str:
+    """Controllers with how often they have their turns: "equal-shares every 10 s, mover when it says"."""
+    said = []
+    for name, one in controllers.items():
+        every_s = getattr(one, "every_s", None)
+        said.append(f"{name} when it says" if every_s is None else f"{name} every {every_s:g} s")
+    return ", ".join(said)
 
 
 def load_controllers(named: Iterable[str]) -> dict[str, Any]:

@@ -1,9 +1,13 @@
-"""Why a pod of a stored run got its node: the run is repeated up to that decision, which is then shown in full."""
+"""Why a pod of a stored run got its node: the run is repeated up to that decision, which is then shown in full.
+
+Where controllers changed pods while they ran, the journal has each pod's story with the reasons.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from foresail.core.decide import decide
 from foresail.core.explain import Explanation, explain
@@ -32,6 +36,8 @@ class Explained:
     recorded_node: str
     """Where the stored run put the pod; empty for nowhere."""
     decision: Explanation
+    story: list[dict[str, Any]]
+    """The records of the journal, if the run kept one, that are about the pod, or about pods of its name."""
 
 
 class _DecisionFound(Exception):  # noqa: N818 - ends a repeated run early; it is no error
@@ -46,7 +52,7 @@ def explain_stored(stored: StoredRun, pod: str, *, top: int = 5) -> Explained:
     name = str(stored.placements["pod"][order])
     node = str(stored.placements["node"][order])
     if stored.protocol == "openb":
-        return Explained(order, 1, node, _repeat(rerun, _answers(stored, order, top)))
+        return Explained(order, 1, node, _repeat(rerun, _answers(stored, order, top)), [])
     # A waiting pod is looked at again and again: find the look that settled it first, then stop there.
     attempts = 0
 
@@ -70,7 +76,12 @@ def explain_stored(stored: StoredRun, pod: str, *, top: int = 5) -> Explained:
             raise _DecisionFound(explain(asked, table, profile, top=top))
         return decide(asked, table, profile)
 
-    return Explained(order, attempts, node, _repeat(rerun, show_last))
+    return Explained(order, attempts, node, _repeat(rerun, show_last), _story(stored, name))
+
+
+def _story(stored: StoredRun, pod: str) -> list[dict[str, Any]]:
+    journal = stored.frame("journal")
+    return [] if journal is None else journal.filter(pod=pod).to_dicts()
 
 
 def _rerun(stored: StoredRun) -> Callable[[Decide], object]:

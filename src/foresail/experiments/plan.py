@@ -19,6 +19,7 @@ from foresail.experiments.run import load_trace
 from foresail.experiments.store import manifest_extra
 from foresail.policies.profiles.load import load_profile, profile_path
 from foresail.policies.profiles.scheduler_configuration import ENDINGS
+from foresail.results.key_figures import run_name
 from foresail.results.metrics import Metric, default_metrics, find_metric
 from foresail.sim.faults import Faults
 from foresail.sim.protocols.clock_settings import ClockSettings
@@ -72,7 +73,11 @@ def plan_of(experiment: Experiment) -> Plan:
     _check_names(experiment.policies, [profile.name for profile in profiles])
     controllers = [_controller_name(text) for text in experiment.controllers or (NO_CONTROLLER,)]
     _check_names(experiment.controllers, controllers)
-    names = [with_controller(profile.name, controller) for profile in profiles for controller in controllers]
+    names = [
+        run_name(profile.name, [controller] if controller != NO_CONTROLLER else [])
+        for profile in profiles
+        for controller in controllers
+    ]
     dropped_rows = _check_traces(experiment)
     folders = _slugs([trace.name for trace in experiment.traces]), _slugs(names)
     cells = [
@@ -102,11 +107,6 @@ def _check_names(given: Sequence[str], names: Sequence[str]) -> None:
 
 def _controller_name(text: str) -> str:
     return NO_CONTROLLER if text == NO_CONTROLLER else next(iter(load_controllers([text])))
-
-
-def with_controller(policy: str, controller: str) -> str:
-    """What runs of a policy with a controller go by in tables and folders."""
-    return policy if controller == NO_CONTROLLER else f"{policy} with {controller}"
 
 
 def _check_lists(experiment: Experiment) -> None:

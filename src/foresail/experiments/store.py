@@ -9,6 +9,7 @@ from foresail.experiments.inputs import input_hashes
 from foresail.experiments.request import RunRequest
 from foresail.report.html import write_report
 from foresail.results.folder import write_run
+from foresail.results.key_figures import run_name
 from foresail.results.result import RunResult
 from foresail.settings import plain
 from foresail.sim.checkpoint import Checkpoint
@@ -40,7 +41,7 @@ def store_run(
     written = [out]
     if html:
         report = out / REPORT
-        write_report(report, [result], title=f"{result.policy} on {result.trace}")
+        write_report(report, [result], title=f"{run_name(result.policy, result.controllers)} on {result.trace}")
         written.append(report)
     checkpoint = checkpoint_for(out, request)
     if checkpoint is not None:

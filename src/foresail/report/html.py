@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from foresail import __version__
 from foresail.atomic import replacing
 from foresail.errors import ResultsError
 from foresail.report import plots, training
+from foresail.report.actions import ACTIONS, actions_of, actions_over_time, counted, first
 from foresail.report.heatmap import node_map
 from foresail.report.page import PAGE_CSS, PAGE_SCRIPT
 from foresail.report.style import Figure
@@ -46,6 +49,7 @@ def report_figures(runs: Sequence[Run], comparison: Sequence[Mapping[str, Any]] 
         single[f"gantt{ending}"] = training.gantt(run, label)
         single[f"growth{ending}"] = training.growth_curves(run, label)
         single[f"cpu-use{ending}"] = training.cpu_use(run, label)
+        single[f"actions{ending}"] = actions_over_time(run, label)
     return {name: figure for name, figure in (shared | single).items() if figure is not None}
 
 
@@ -73,10 +77,11 @@ def render_report(runs: Sequence[Run], *, title: str, comparison: Sequence[Mappi
     ]
     if comparison:
         parts.append(_comparison_section(comparison))
+    parts += _action_sections(runs)
     parts += [f'<figure class="card"><div class="plot" id="{name}"></div></figure>' for name in figures]
     if len(runs) > MOST_RUNS_IN_DETAIL:
         parts.append(
-            f'<p class="note">Plots of a single run are shown for the first {MOST_RUNS_IN_DETAIL} '
+            f'<p class="note">What concerns a single run is shown for the first {MOST_RUNS_IN_DETAIL} '
             f"of {len(runs)} runs.</p>"
         )
     parts += [_details(run, label) for run, label in zip(runs, run_labels(runs), strict=True)]
@@ -134,12 +139,48 @@ def _key_figure_section(runs: Sequence[Run]) -> str:
 
 
 def _comparison_section(comparison: Sequence[Mapping[str, Any]]) -> str:
-    header, rows = comparison_cells(comparison)
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
+    table = _table(*comparison_cells(comparison), "differences")
+    return f'<section class="card"><h2>Differences</h2>{table}</section>'
+
+
+def _action_sections(runs: Sequence[Run]) -> list[str]:
+    """What controllers did, for each of the runs that are shown in detail and have any."""
+    found = []
+    for run, label in list(zip(runs, run_labels(runs), strict=True))[:MOST_RUNS_IN_DETAIL]:
+        actions = actions_of(run)
+        if actions is not None:
+            found.append(_action_section(actions, label if len(runs) > 1 else ""))
+    return found
+
+
+def _action_section(actions: pl.DataFrame, label: str) -> str:
+    heading = f"What controllers did: {label}" if label else "What controllers did"
+    if actions.is_empty():
+        return f'<section class="card"><h2>{html.escape(heading)}</h2><p class="note">Nothing.</p></section>'
+    counts = _table(
+        ["controller", *ACTIONS.values()],
+        [[by, *[f"{count:,}" for count in times]] for by, times in counted(actions)],
+        "counts",
+    )
+    listed = first(actions)
+    several = actions["by"].n_unique() > 1
+    rows = [
+        [f"{one.time_s:,.10g}", one.what, one.pod, one.node, one.detail, *([one.by] if several else [])]
+        for one in listed
+    ]
+    head = ["time (s)", "what", "pod", "node", "how much and why", *(["controller"] if several else [])]
+    more = f"The first {len(listed)} of {actions.height:,}; journal.parquet has them all."
+    note = f'<p class="note">{more}</p>' if len(listed) < actions.height else ""
+    return (
+        f'<section class="card"><h2>{html.escape(heading)}</h2>{counts}{_table(head, rows, "actions")}{note}</section>'
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str) -> str:
+    names = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return (
-        '<section class="card"><h2>Differences</h2><div class="scroll"><table class="differences">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
+        f'<div class="scroll"><table class="{kind}"><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
 

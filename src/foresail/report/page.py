@@ -19,6 +19,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 6px 14px; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 tr:last-child > * { border-bottom: 0; }
 th:first-child, table.differences td:nth-child(-n+3), table.differences th:nth-child(-n+3) { text-align: left; }
+table.counts { margin-bottom: 16px; }
+table.counts td:first-child, table.actions td:nth-child(n+2), table.actions th:nth-child(n+2) { text-align: left; }
 th:first-child, td:first-child { padding-left: 0; }
 tbody th { font-weight: 400; color: var(--soft); max-width: 460px; overflow: hidden; text-overflow: ellipsis; }
 tbody tr:hover > * { background: color-mix(in srgb, var(--accent) 7%, transparent); }

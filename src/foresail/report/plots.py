@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from foresail.report.scale import numbers, time_unit
 from foresail.report.style import LINE_WIDTH, NEUTRAL, PALETTE, Figure, axis, colour_and_dash, layout, text
-from foresail.report.thin import MOST_POINTS, thin
+from foresail.report.thin import evenly, thin
 from foresail.results.folder import Run
 from foresail.results.key_figures import run_labels
 
@@ -68,7 +69,7 @@ def fragment_classes(run: Run, label: str | None = None) -> Figure | None:
         x = timeline["arrived_gpu_milli"].to_numpy() / (10 * run.total_gpus)
         x_title = "load: GPUs asked for (% of all GPUs)"
     else:
-        per_unit_s, unit = _time_unit([timeline])
+        per_unit_s, unit = time_unit([timeline])
         x, x_title = timeline["time_s"].to_numpy() / per_unit_s, f"time since the trace began ({unit})"
     rows = thin(list(shares.values()))
     data = [
@@ -76,8 +77,8 @@ def fragment_classes(run: Run, label: str | None = None) -> Figure | None:
             "type": "scatter",
             "mode": "lines",
             "name": CLASS_LOOKS[name][0],
-            "x": _numbers(x[rows]),
-            "y": _numbers(share[rows]),
+            "x": numbers(x[rows]),
+            "y": numbers(share[rows]),
             "stackgroup": "idle",
             "line": {"width": 0.5, "color": CLASS_LOOKS[name][1]},
             "hovertemplate": "%{y:.2f}%",
@@ -111,7 +112,7 @@ def wait_distribution(runs: Sequence[Run]) -> Figure | None:
     for index, wait, count in waits:
         # All pods, not only the started: a policy must not look quicker because it starts fewer.
         share = 100 * np.arange(1, len(wait) + 1) / count
-        rows = _evenly(len(wait))
+        rows = evenly(len(wait))
         line = _line(runs, index, np.maximum(wait[rows], floor_s), share[rows])
         line["line"]["shape"] = "hv"
         line["hovertemplate"] = "%{y:.1f}% of the pods within %{x:.4s} s<extra>%{fullData.name}</extra>"
@@ -144,7 +145,7 @@ def utilisation(runs: Sequence[Run]) -> Figure | None:
     timed = _timed(runs)
     if not timed:
         return None
-    per_unit_s, unit = _time_unit([timeline for _, timeline in timed])
+    per_unit_s, unit = time_unit([timeline for _, timeline in timed])
     data = []
     if len(timed) == 1:
         index, timeline = timed[0]
@@ -178,7 +179,7 @@ def waiting_pods(runs: Sequence[Run]) -> Figure | None:
     timed = _timed(runs)
     if not timed:
         return None
-    per_unit_s, unit = _time_unit([timeline for _, timeline in timed])
+    per_unit_s, unit = time_unit([timeline for _, timeline in timed])
     data = []
     for index, timeline in timed:
         waiting = timeline["waiting"].cast(pl.Float64).to_numpy()
@@ -236,13 +237,13 @@ def _dots(rows: Sequence[Mapping[str, Any]], number: str) -> dict[str, Any]:
         "mode": "markers",
         "xaxis": f"x{number}",
         "yaxis": f"y{number}",
-        "x": _numbers(np.array([row["mean"] for row in rows], dtype=np.float64)),
+        "x": numbers(np.array([row["mean"] for row in rows], dtype=np.float64)),
         "y": [text(f"{row['policy']} − {row['baseline']}") for row in rows],
         "error_x": {
             "type": "data",
             "symmetric": False,
-            "array": _numbers(np.array([row["high"] - row["mean"] for row in rows], dtype=np.float64)),
-            "arrayminus": _numbers(np.array([row["mean"] - row["low"] for row in rows], dtype=np.float64)),
+            "array": numbers(np.array([row["high"] - row["mean"] for row in rows], dtype=np.float64)),
+            "arrayminus": numbers(np.array([row["mean"] - row["low"] for row in rows], dtype=np.float64)),
             "color": NEUTRAL,
             "thickness": 2,
             "width": 5,
@@ -288,7 +289,7 @@ def _from_load(line: Mapping[str, Any], load: float) -> dict[str, Any]:
 
 def _line(runs: Sequence[Run], index: int, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> dict[str, Any]:
     # Seeds of one policy share a look and a legend entry: ten near-equal lines are one statement.
-    groups = [(run.policy, run.trace, run.load) for run in runs]
+    groups = [(run.policy, run.controllers, run.trace, run.load) for run in runs]
     group = list(dict.fromkeys(groups)).index(groups[index])
     colour, dash = colour_and_dash(group)
     return {
@@ -297,8 +298,8 @@ def _line(runs: Sequence[Run], index: int, x: npt.NDArray[np.float64], y: npt.ND
         "name": text(run_labels(runs)[index]),
         "legendgroup": str(group),
         "showlegend": groups.index(groups[index]) == index,
-        "x": _numbers(x),
-        "y": _numbers(y),
+        "x": numbers(x),
+        "y": numbers(y),
         "line": {"color": colour, "dash": dash, "width": LINE_WIDTH},
         "opacity": 1.0 if groups.count(groups[index]) == 1 else 0.6,
     }
@@ -322,22 +323,3 @@ def _shares(run: Run, timeline: pl.DataFrame) -> dict[str, npt.NDArray[np.float6
         "memory": ("used_memory_bytes", 0 if nodes is None else int(nodes["memory_bytes"].sum())),
     }
     return {name: 100 * timeline[column].to_numpy() / total for name, (column, total) in totals.items() if total}
-
-
-def _time_unit(timelines: Sequence[pl.DataFrame]) -> tuple[float, str]:
-    longest_s = max(float(timeline["time_s"].to_numpy().max()) for timeline in timelines)
-    for per_unit_s, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
-        if longest_s >= 3 * per_unit_s:
-            return per_unit_s, unit
-    return 1.0, "s"
-
-
-def _evenly(count: int) -> npt.NDArray[np.int64]:
-    if count <= MOST_POINTS:
-        return np.arange(count)
-    return np.unique(np.linspace(0, count - 1, MOST_POINTS).round().astype(np.int64))
-
-
-def _numbers(values: npt.NDArray[np.float64]) -> list[float | None]:
-    # Six digits are finer than any screen, and half the size of the page.
-    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values.tolist()]

@@ -29,3 +29,10 @@ def thin(lines: Sequence[npt.NDArray[np.float64]], most: int = MOST_POINTS) -> n
             kept.add(first + int(stretch.argmin()))
             kept.add(first + int(stretch.argmax()))
     return np.array(sorted(kept), dtype=np.int64)
+
+
+def evenly(count: int) -> npt.NDArray[np.int64]:
+    """Choose rows to draw out of so many, as far apart as each other, the first and the last among them."""
+    if count <= MOST_POINTS:
+        return np.arange(count)
+    return np.unique(np.linspace(0, count - 1, MOST_POINTS).round().astype(np.int64))

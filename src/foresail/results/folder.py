@@ -134,6 +134,10 @@ class StoredRun:
     def profile(self) -> dict[str, Any]:
         return dict(self.manifest["profile"])
 
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        return tuple(self.manifest.get("controllers", ()))
+
     @cached_property
     def summary(self) -> dict[str, Any]:
         path = self.folder / SUMMARY
@@ -237,6 +241,7 @@ def _manifest(
         "total_gpus": result.total_gpus,
         "rows": {file: frame.height for file, frame in frames.items()},
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+        **({"controllers": list(result.controllers)} if result.controllers else {}),
     }
     taken = sorted(own.keys() & extra.keys())
     if taken:

@@ -13,7 +13,7 @@ from foresail.results.metrics import FAILED_PODS, FULL_LOAD, LOAD_STEMS, Metric,
 from foresail.results.tables import Column
 
 _REASONS_SHOWN = 5
-_UNSAID = frozenset({"pods"})
+_UNSAID = frozenset({"pods", "actions"})
 """Units that the label says already."""
 
 
@@ -79,9 +79,14 @@ def _reasons(pods: Mapping[str, Column]) -> list[KeyFigure]:
     return figures
 
 
+def run_name(policy: str, controllers: Sequence[str]) -> str:
+    """What a run goes by in tables, plots and folders: "fgd", "fgd with equal-shares and mover"."""
+    return f"{policy} with {' and '.join(controllers)}" if controllers else policy
+
+
 def run_labels(runs: Sequence[Run]) -> list[str]:
-    """Name each run by its policy and by whatever else tells it apart from the others."""
-    labels = [run.policy for run in runs]
+    """Name each run by its policy, its controllers and by whatever else tells it apart from the others."""
+    labels = [run_name(run.policy, run.controllers) for run in runs]
     if len({run.trace for run in runs}) > 1:
         labels = [f"{label} · {run.trace}" for label, run in zip(labels, runs, strict=True)]
     if len({run.seed for run in runs}) > 1:

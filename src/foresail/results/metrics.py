@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from foresail.core.journal import What
 from foresail.errors import OptionError, did_you_mean
 from foresail.results.folder import Run
 from foresail.results.tables import Column
@@ -130,6 +131,13 @@ def _allocation_over_time(run: Run) -> float | None:
     # From the sums that the run kept at every change: what snapshots show depends on how often one is taken.
     value = run.summary.get("allocation", {}).get("gpu_pct")
     return None if value is None else float(value)
+
+
+def _actions(what: What, run: Run) -> float | None:
+    journal = run.columns("journal")
+    if journal is None:
+        return None
+    return list(zip(journal["what"], map(bool, journal["by"]), strict=True)).count((what.value, True))
 
 
 def _at_load(column: str, load_pct: float, run: Run) -> float | None:
@@ -258,11 +266,33 @@ def _register_built_in() -> None:
     )
 
 
+def _register_actions() -> None:
+    for what, name, label in (
+        (What.MOVE, "moves", "moves"),
+        (What.RESIZE, "resizes", "resizes"),
+        (What.DECLINE, "declined_actions", "declined actions"),
+    ):
+        register(
+            Metric(
+                name=name,
+                label=label,
+                unit="actions",
+                better="lower",
+                formula=f"records `{what}` of `journal.parquet` with a controller in `by`; none without controllers",
+                value=partial(_actions, what),
+                protocols=("clock",),
+                digits=0,
+                hidden_without_value=True,
+            )
+        )
+
+
 def _said(figure: str) -> str:
     return "mean" if figure == "mean" else f"{figure[1:]} % quantile (linear)"
 
 
 _register_built_in()
+_register_actions()
 
 
 def default_metrics(protocol: str, load: float) -> list[str]:

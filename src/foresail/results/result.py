@@ -26,6 +26,8 @@ class RunResult:
     summary: dict[str, Any]
     """The figures of the run, ready for JSON."""
     profile: dict[str, Any] = field(default_factory=dict)
+    controllers: tuple[str, ...] = ()
+    """What changed pods while they ran, by the names that the journal has."""
 
     @property
     def placements(self) -> Columns:

@@ -1,4 +1,4 @@
-"""A pod that is resized counts for the most that its node may have to give it: asked for, set aside, or still in use."""
+"""A pod that is resized counts for the most its node may have to give it: asked for, set aside, or in use."""
 
 from __future__ import annotations
 

@@ -51,6 +51,7 @@ class Story:
         self.dry_run = dry_run
         self.alone = alone
         self.problem: list[str] = []
+        self.said: list[str] = []
 
     def run(self, server: Any, virtual: Any, *objects: tuple[str, dict[str, Any]], during: Any = None) -> None:
         async def story() -> None:
@@ -73,7 +74,7 @@ class Story:
     def _program(self, api: Any) -> Any:
         common: dict[str, Any] = {"leader_elect": False, "dry_run": self.dry_run, "journal": self.path}
         more: dict[str, Any] = {
-            "announce": lambda _: None,
+            "announce": self.said.append,
             "clock": LoopClock(),
             "controllers": {"test": self.controller},
         }
@@ -260,6 +261,19 @@ def test_a_dry_run_notes_what_it_would_do_and_asks_for_nothing(server, virtual, 
         assert ("start", "w", "a", "dry run: would be bound") in story.noted
         assert any(what == "preempt" and detail.startswith("dry run: makes ") for what, _, _, detail in story.noted)
         assert not any(what == "release" for what, _, _, _ in story.noted)  # nothing was held either
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["run", "control"])
+def test_at_the_start_it_is_told_who_looks_after_whose_pods_and_how_often(server, virtual, tmp_path, alone):
+    story = Story(tmp_path, lambda _view: [], alone=alone, dry_run=True)
+    objects = [*nodes("a", "b"), *pods(make_pod("p", "1", "a"), make_pod("o", "1", "a", schedulerName="x"))]
+    story.run(server, virtual, *objects, *pods(make_pod("waits", "100")))
+    assert story.said == [
+        "2 nodes, 3 pods, 1 of foresail on nodes" if alone else "2 nodes, 3 pods, 1 of them wait for us",
+        "controllers of the pods of foresail: test every 5 s",
+        "decides now, and does nothing of it (dry run)",
+        "acts no more" if alone else "places no pods any more",
+    ]
 
 
 def test_a_controller_that_fails_is_told_in_health_and_pods_are_placed_all_the_same(server, virtual, tmp_path):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from foresail.controllers import load_controllers
+from foresail.controllers import in_words, load_controllers
 from foresail.core.clock import Clock, WallClock
 from foresail.core.control import Controller
 from foresail.core.journal import Journal
@@ -80,8 +80,9 @@ class ControlProgram(Program):
             *([] if self._file is None else [self._file]),
         )
         self._kubelets = KubeletCpu(api, cache, self._clock, settings.scheduler_name) if settings.measure else None
+        self._controllers = load_controllers(settings.controllers) | dict(controllers or {})
         self.steering = LiveSteering(
-            load_controllers(settings.controllers) | dict(controllers or {}),
+            self._controllers,
             api,
             cache,
             self._clock,
@@ -112,6 +113,12 @@ class ControlProgram(Program):
             metrics=self.metrics.text,
             token=token_in(self.settings.token_file),
         )
+
+    def known(self) -> None:
+        ours = self.settings.scheduler_name
+        count = sum(pod.stands and pod.scheduler_name == ours for pod in self.cache.pods.values())
+        self.announce(f"{self.cache.table.count} nodes, {len(self.cache.pods)} pods, {count} of {ours} on nodes")
+        self.announce(f"controllers of the pods of {ours}: {in_words(self._controllers)}")
 
     def lead(self, *, leads: bool) -> None:
         if leads != self.leads:
@@ -146,6 +153,7 @@ async def run_control(settings: ControlSettings, *, announce: Announce) -> None:
     """Give controllers their turns until SIGINT or SIGTERM."""
     check_metrics(settings.server, settings.token_file)
     check_tls_files(settings.server)
+    load_controllers(settings.controllers)  # a name that is not there is told before a cluster is asked for anything
     async with await connected(find_connection(settings.kubeconfig, settings.context), announce) as api:
         await run_until_signal(ControlProgram(settings, api, announce=announce))
         announce("stopped")

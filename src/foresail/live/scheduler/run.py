@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from foresail.controllers import load_controllers
+from foresail.controllers import in_words, load_controllers
 from foresail.core.backoff import Backoff
 from foresail.core.clock import Clock
 from foresail.core.control import Controller
@@ -73,6 +73,12 @@ def profile_for(policy: str, seed: int = 42) -> Profile:
     return profile
 
 
+def check_names(settings: RunSettings) -> None:
+    """Policies and controllers that are not there are told before a cluster is asked for anything."""
+    profile_for(settings.policy, settings.seed)
+    load_controllers(settings.controllers)
+
+
 def lessons_for(cache: Cache, settings: RunSettings) -> Lessons:
     return Lessons(cache, None if settings.expect is None else load_workload(settings.expect)[0])
 
@@ -91,6 +97,7 @@ class SchedulerProgram(Program):
     ) -> None:
         """`controllers` are objects of the caller's, beside those that the settings name."""
         self.settings = settings
+        self._controllers = load_controllers(settings.controllers) | dict(controllers or {})
         self._file = None if settings.journal is None else JournalFile(settings.journal)
         self.live = LiveScheduler(
             api,
@@ -102,7 +109,7 @@ class SchedulerProgram(Program):
                 logged(in_full=settings.log_in_full or settings.dry_run),
                 *([] if self._file is None else [self._file]),
             ],
-            controllers=load_controllers(settings.controllers) | dict(controllers or {}),
+            controllers=self._controllers,
             dry_run=settings.dry_run,
             measure=settings.measure,
         )
@@ -150,6 +157,9 @@ class SchedulerProgram(Program):
     def known(self) -> None:
         cache = self.cache
         self.announce(f"{cache.table.count} nodes, {len(cache.pods)} pods, {len(cache.who_waits)} of them wait for us")
+        if self._controllers:
+            ours = self.settings.scheduler_name
+            self.announce(f"controllers of the pods of {ours}: {in_words(self._controllers)}")
         self.lessons.teach(self.live.core.profile)
         warm_up(cache.table, self.live.core.profile)
 
@@ -194,6 +204,7 @@ async def run_scheduler(settings: RunSettings, *, announce: Announce) -> None:
     """Place pods until SIGINT or SIGTERM; SIGHUP looks at the profile file at once."""
     check_metrics(settings.server, settings.token_file)
     check_tls_files(settings.server)
+    check_names(settings)
     async with await connected(find_connection(settings.kubeconfig, settings.context), announce) as api:
         program = SchedulerProgram(settings, api, announce=announce)
         if program.reloader is not None:

@@ -19,7 +19,7 @@ from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
-from foresail.live.scheduler.run import RunSettings, lessons_for, profile_for
+from foresail.live.scheduler.run import RunSettings, check_names, lessons_for, profile_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,7 @@ async def run_shadow(
     settings: RunSettings, *, out: Path | None, stop_after: int | None, announce: Announce
 ) -> Agreement:
     """Compare our decisions with another scheduler's until SIGINT, SIGTERM or enough pods."""
+    check_names(settings)
     async with await connected(find_connection(settings.kubeconfig, settings.context), announce) as api:
         program = ShadowProgram(settings, api, out=out, stop_after=stop_after, announce=announce)
         try:

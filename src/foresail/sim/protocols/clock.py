@@ -97,7 +97,7 @@ class _Run:
         profile.learn(workload, table.all)
         self._until_s = math.inf if settings.until_s is None else settings.until_s
         self._records: list[Record] = []
-        self._has_controllers = bool(controllers)
+        self._controllers = tuple(controllers or ())
         possible_on = faults.uncordoned(nodes)
         self._engine = Engine(
             workload,
@@ -173,11 +173,12 @@ class _Run:
                 "timeline": self._timeline.columns(),
                 "nodes": node_columns(table, busy_milli=engine.work.busy_milli()),
                 "pods": pods,
-                **({"journal": journal_columns(self._records)} if self._has_controllers else {}),
+                **({"journal": journal_columns(self._records)} if self._controllers else {}),
                 **({"jobs": self._jobs.columns()} if self._jobs is not None else {}),
             },
             summary=summary,
             profile=self._profile.description,
+            controllers=self._controllers,
         )
 
 
