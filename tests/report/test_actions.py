@@ -5,9 +5,10 @@ import pytest
 from tests.report.test_html import EVIL, Page
 
 from foresail.core.journal import Record, What
-from foresail.report.actions import MOST_LISTED, Acted, actions_of, actions_over_time, counted, first
-from foresail.report.html import render_report, report_figures
+from foresail.report.actions import actions_over_time
+from foresail.report.html import MOST_ACTIONS_LISTED, render_report, report_figures
 from foresail.report.thin import MOST_POINTS
+from foresail.results.actions import Acted, actions_of, counted, first
 from foresail.results.folder import read_run, write_run
 from foresail.results.key_figures import key_figures, run_labels
 from foresail.results.tables import journal_columns
@@ -38,7 +39,7 @@ def steered(make_clock):
 def test_actions_are_what_controllers_asked_for_and_a_move_says_where_to(steered, make_clock):
     assert actions_of(make_clock()) is None
     actions = actions_of(steered())
-    assert first(actions) == [
+    assert first(actions, 9) == [
         Acted(10.0, "resize", "a", "n0", "500 → 900 milli-CPU: it is urgent", "shares"),
         Acted(20.0, "move", "a", "n1", "from n0: n0 is crowded", "mover"),
         Acted(30.0, "decline", "a", "n2", "move declined: n2 does not take it", "mover"),
@@ -86,9 +87,11 @@ def test_the_page_has_a_table_of_counts_and_of_the_first_actions(steered, make_c
     for text in ("What controllers did", "mover", "500 → 900 milli-CPU: it is urgent", "from n0: n0 is crowded"):
         assert text in texts
     assert not any("journal.parquet has them all" in text for text in texts)
-    records = [Record(float(at), What.RESIZE, f"p{at}", "n0", "more", "shares") for at in range(MOST_LISTED + 1)]
+    records = [
+        Record(float(at), What.RESIZE, f"p{at}", "n0", "more", "shares") for at in range(MOST_ACTIONS_LISTED + 1)
+    ]
     texts = Page(render_report([steered(records)], title="t")).texts
-    assert f"The first {MOST_LISTED} of {MOST_LISTED + 1}; journal.parquet has them all." in texts
+    assert f"The first {MOST_ACTIONS_LISTED} of {MOST_ACTIONS_LISTED + 1}; journal.parquet has them all." in texts
     assert ("p49" in texts, "p50" in texts) == (True, False)
     assert "Nothing." in Page(render_report([steered([])], title="t")).texts
     assert "What controllers did" not in Page(render_report([make_clock()], title="t")).texts

@@ -14,16 +14,20 @@ from foresail import __version__
 from foresail.atomic import replacing
 from foresail.errors import ResultsError
 from foresail.report import plots, training
-from foresail.report.actions import ACTIONS, actions_of, actions_over_time, counted, first
+from foresail.report.actions import actions_over_time
 from foresail.report.heatmap import node_map
 from foresail.report.page import PAGE_CSS, PAGE_SCRIPT
 from foresail.report.style import Figure
 from foresail.report.tables import comparison_cells, figure_rows
+from foresail.results.actions import ACTIONS, actions_of, counted, first
 from foresail.results.folder import Run, StoredRun
 from foresail.results.key_figures import run_labels
 
 MOST_RUNS_IN_DETAIL = 8
 """Plots that show a single run are drawn for this many runs; the others are in the shared plots."""
+
+MOST_ACTIONS_LISTED = 50
+"""Actions of controllers that are listed; the journal has them all."""
 
 # The browser itself refuses to load anything: a report may be opened where nothing may leave the machine.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -162,7 +166,7 @@ def _action_section(actions: pl.DataFrame, label: str) -> str:
         [[by, *[f"{count:,}" for count in times]] for by, times in counted(actions)],
         "counts",
     )
-    listed = first(actions)
+    listed = first(actions, MOST_ACTIONS_LISTED)
     several = actions["by"].n_unique() > 1
     rows = [
         [f"{one.time_s:,.10g}", one.what, one.pod, one.node, one.detail, *([one.by] if several else [])]
