@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+PACKAGE = Path(__file__).resolve().parents[1]
+
 
 @contextmanager
 def compiling_is_announced() -> Iterator[None]:
@@ -26,12 +28,15 @@ def compiling_is_announced() -> Iterator[None]:
         marker.touch()
 
 
+def kernel_sources() -> list[Path]:
+    """The files that may hold kernels, wherever they lie in their rooms."""
+    return sorted(path for room in ("policies", "sim", "traces") for path in (PACKAGE / room).rglob("*.py"))
+
+
 def _marker() -> Path:
     """A file whose name stands for the kernels as they are now, and for where they are kept."""
-    package = Path(__file__).resolve().parents[1]
-    sources = sorted(path for folder in ("policies", "sim", "traces") for path in (package / folder).glob("*.py"))
-    stated = [str(package), platform.python_version(), platform.machine(), os.environ.get("NUMBA_CACHE_DIR", "")]
-    stated += [f"{path.name} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in sources]
+    stated = [str(PACKAGE), platform.python_version(), platform.machine(), os.environ.get("NUMBA_CACHE_DIR", "")]
+    stated += [f"{path.name} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in kernel_sources()]
     name = hashlib.sha256("\n".join(stated).encode()).hexdigest()[:16]
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(cache) / "foresail" / f"compiled-{name}"
