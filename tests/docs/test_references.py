@@ -7,6 +7,7 @@ from pathlib import Path
 
 from foresail.kube.objects import values as kubernetes_values
 from foresail.live.scheduler.metrics import Metrics
+from foresail.live.telemetry.metrics import TelemetryMetrics
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs/reference"
 
@@ -20,6 +21,7 @@ def test_the_page_of_metrics_lists_every_metric_with_its_labels():
     rows = re.findall(r"^\| `(\w+)` \| (\w+)[^|]*\|([^|]*)\|", (REFERENCE / "metrics.md").read_text(), re.MULTILINE)
     shown = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
     metrics = Metrics("foresail")
+    TelemetryMetrics(metrics.registry)
     families = {
         f"{family.name}_total" if family.type == "counter" else family.name: family.type
         for family in metrics.registry.collect()

@@ -6,18 +6,20 @@ from typing import Annotated
 
 import typer
 
+from foresail.cli.options import Given, OptionSource, takes_options
 from foresail.cli.program_options import (
     Address,
     JournalPath,
     LeaderElect,
     LeaseNamespace,
     LogLevel,
-    Measure,
     TlsCert,
     TlsKey,
     TokenFile,
 )
 from foresail.cli.which_cluster import Context, Kubeconfig
+from foresail.live.telemetry.settings import TelemetrySettings
+from foresail.settings import make
 
 EPILOG = """
 Examples:
@@ -28,7 +30,9 @@ Examples:
 """
 
 
+@takes_options(OptionSource(TelemetrySettings), after=True)
 def control(
+    given: Given,
     controllers: Annotated[
         list[str], typer.Argument(metavar="NAME[:key=value,…]...", help="Controllers, in the order of their turns.")
     ],
@@ -38,7 +42,6 @@ def control(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write down what would be moved and resized; do none of it.")
     ] = False,
-    measure: Measure = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     leader_elect: LeaderElect = True,
@@ -73,7 +76,7 @@ def control(
         leader_elect=leader_elect,
         lease=LeaderSettings(namespace=lease_namespace, name=lease_name),
         dry_run=dry_run,
-        measure=measure,
+        telemetry=make(TelemetrySettings, given.of(TelemetrySettings)),
         server=ServerSettings(host=host, port=port, certificate=tls_cert, key=tls_key),
         token_file=token_file,
         journal=journal,

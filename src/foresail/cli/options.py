@@ -40,10 +40,11 @@ class Given:
         return sorted(option for option in self.values if option not in own)
 
 
-def takes_options(*kinds: OptionSource) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_options(*kinds: OptionSource, after: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a verb take the settings of these dataclasses as options; its parameter `given` holds those that were given.
 
-    Options of two dataclasses that are called alike are one option; what the first says of it holds.
+    Options of two dataclasses that are called alike are one option; what the first says of it holds. They stand before
+    the verb's own options, or `after` them.
     """
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
@@ -57,8 +58,8 @@ def takes_options(*kinds: OptionSource) -> Callable[[Callable[..., None]], Calla
             verb(given=Given(given), **values)
 
         # Arguments of the verb first, then what is set, then its other options.
-        first = [one for one in own if _comes_first(one)]
-        last = [one for one in own if not _comes_first(one)]
+        first = [one for one in own if after or _comes_first(one)]
+        last = [one for one in own if one not in first]
         everything = [*first, *(parameter for _, parameter in made.values()), *last]
         parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in everything]
         taking.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -30,13 +30,6 @@ Controllers = Annotated[
         show_default=False,
     ),
 ]
-Measure = Annotated[
-    bool,
-    typer.Option(
-        "--measure-cpu",
-        help="Let controllers see the CPU that pods use; needs the right to get nodes/proxy.",
-    ),
-]
 JournalPath = Annotated[
     Path | None,
     typer.Option("--journal", help="Append all that happens to this file, one JSON object a line."),

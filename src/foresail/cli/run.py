@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from foresail.cli.options import Given, OptionSource, takes_options
 from foresail.cli.program_options import (
     Address,
     Controllers,
@@ -15,7 +16,6 @@ from foresail.cli.program_options import (
     LeaderElect,
     LeaseNamespace,
     LogLevel,
-    Measure,
     Seed,
     TlsCert,
     TlsKey,
@@ -23,6 +23,8 @@ from foresail.cli.program_options import (
 )
 from foresail.cli.which_cluster import Context, Kubeconfig
 from foresail.errors import OptionError
+from foresail.live.telemetry.settings import TelemetrySettings
+from foresail.settings import make
 
 EPILOG = """
 Examples:
@@ -39,7 +41,9 @@ Examples:
 """
 
 
+@takes_options(OptionSource(TelemetrySettings), after=True)
 def run(
+    given: Given,
     policy: Annotated[
         str,
         typer.Option(
@@ -92,7 +96,6 @@ def run(
         bool,
         typer.Option("--dry-run", help="Decide and write down what would be bound, moved and resized; do none of it."),
     ] = False,
-    measure: Measure = False,
     journal: JournalPath = None,
     log_level: LogLevel = "info",
 ) -> None:
@@ -119,7 +122,7 @@ def run(
             "--journal": journal,
             "--controller": controller,
             "--dry-run": dry_run or None,
-            "--measure-cpu": measure or None,
+            **given.values,
         }
         _refuse(served, "does not go with --shadow, which serves nothing, takes no Lease and changes nothing")
     else:
@@ -141,7 +144,7 @@ def run(
         journal=journal,
         controllers=tuple(controller or ()),
         dry_run=dry_run,
-        measure=measure,
+        telemetry=make(TelemetrySettings, given.of(TelemetrySettings)),
         log_in_full=log_level == "debug",
     )
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -49,6 +49,7 @@ _READ_SPEC = (
     "hostUsers",
 )
 _MOST_SPECS = 1 << 14
+K = TypeVar("K")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -331,8 +332,8 @@ def as_held(now: CachedPod, *before: tuple[PodSpec, tuple[int, ...] | None]) -> 
     return replace(now, spec=spec, devices=devices)
 
 
-def discard(index: dict[str, dict[str, None]], key: str, uid: str) -> None:
-    """Take a pod out of an index of pods by node or by gang; no key is left without pods."""
+def discard(index: dict[K, dict[str, None]], key: K, uid: str) -> None:
+    """Take a pod out of an index of pods, such as that by node or by gang; no key is left without pods."""
     listed = index.get(key)
     if listed is not None:
         listed.pop(uid, None)

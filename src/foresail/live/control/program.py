@@ -23,7 +23,8 @@ from foresail.live.reports import EventReport, JournalFile, counted, logged
 from foresail.live.scheduler.metrics import Metrics
 from foresail.live.serving.health import Health, token_in
 from foresail.live.serving.server import ServerSettings, check_metrics, check_tls_files
-from foresail.live.telemetry.kubelet import KubeletCpu
+from foresail.live.telemetry.settings import TelemetrySettings
+from foresail.live.telemetry.sources import Sources
 from foresail.policies.plain.devices import LeastSufficient
 
 _FINISH_S = 20.0
@@ -44,8 +45,8 @@ class ControlSettings:
     lease: LeaderSettings = field(default_factory=lambda: LeaderSettings(name="foresail-control"))
     dry_run: bool = False
     """Whether actions are noted and not carried out."""
-    measure: bool = False
-    """Whether the CPU that pods use is read from kubelets."""
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    """What controllers are told of pods, beyond their specification."""
     server: ServerSettings = field(default_factory=ServerSettings)
     token_file: Path | None = None
     """Who asks for metrics must show this token."""
@@ -79,8 +80,15 @@ class ControlProgram(Program):
             logged(),
             *([] if self._file is None else [self._file]),
         )
-        self._kubelets = KubeletCpu(api, cache, self._clock, settings.scheduler_name) if settings.measure else None
         self._controllers = load_controllers(settings.controllers) | dict(controllers or {})
+        self.telemetry = Sources(
+            settings.telemetry,
+            api,
+            cache,
+            self._clock,
+            scheduler_name=settings.scheduler_name,
+            registry=self.metrics.registry,
+        )
         self.steering = LiveSteering(
             self._controllers,
             api,
@@ -88,7 +96,7 @@ class ControlProgram(Program):
             self._clock,
             self.journal,
             scheduler_name=settings.scheduler_name,
-            telemetry=self._kubelets,
+            telemetry=self.telemetry,
             dry_run=settings.dry_run,
             failed=self.metrics.controller_failures.inc,
         )
@@ -99,11 +107,11 @@ class ControlProgram(Program):
         super().__init__(api, cache, announce=announce, server=settings.server, lease=lease)
 
     def parts(self) -> Sequence[Part]:
-        kubelets, events = self._kubelets, self.events
+        events = self.events
         return [
             Part("controllers", self._give_turns, ready=lambda: self.steering.problem),
             *([] if self.settings.dry_run else [Part("events", events.run, ready=lambda: events.failure)]),
-            *([] if kubelets is None else [Part("telemetry", kubelets.run, ready=lambda: kubelets.problem)]),
+            *self.telemetry.parts(),
         ]
 
     def app(self) -> Health:

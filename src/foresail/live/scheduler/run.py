@@ -24,6 +24,7 @@ from foresail.live.scheduler.reload import Reloader
 from foresail.live.scheduler.scheduler import LiveScheduler
 from foresail.live.serving.health import Health, token_in
 from foresail.live.serving.server import ServerSettings, check_metrics, check_tls_files
+from foresail.live.telemetry.settings import TelemetrySettings
 from foresail.policies.kubernetes import FILTERS
 from foresail.policies.profiles.load import is_profile_file, load_profile, split_name
 from foresail.traces.trace import load_workload
@@ -60,8 +61,8 @@ class RunSettings:
     """What changes while pods run: `NAME` or `NAME:key=value,…`, in the order of their turns."""
     dry_run: bool = False
     """Whether decisions and actions are noted and not carried out; no Lease is taken then."""
-    measure: bool = False
-    """Whether the CPU that pods use is read from kubelets, for controllers."""
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    """What controllers are told of pods, beyond their specification."""
     log_in_full: bool = False
     """Whether what happens to every pod is logged, not only what is out of the ordinary."""
 
@@ -111,7 +112,7 @@ class SchedulerProgram(Program):
             ],
             controllers=self._controllers,
             dry_run=settings.dry_run,
-            measure=settings.measure,
+            telemetry=settings.telemetry,
         )
         super().__init__(
             api,
@@ -126,14 +127,14 @@ class SchedulerProgram(Program):
         self.reloader = self._reloader()
 
     def parts(self) -> Sequence[Part]:
-        live, cluster, reloader, kubelets = self.live, self.live.cluster, self.reloader, self.live.kubelets
+        live, cluster, reloader = self.live, self.live.cluster, self.reloader
         return [
             Part("decisions", live.run, alive=lambda: live.broke),
             Part("policy", ready=lambda: cluster.policy_error),
             Part("teach", lambda: self.lessons.repeat(lambda: live.core.profile)),
             *([] if reloader is None else [Part("profile", reloader.run, ready=lambda: reloader.problem)]),
             Part("controllers", ready=lambda: live.steering.problem),
-            *([] if kubelets is None else [Part("telemetry", kubelets.run, ready=lambda: kubelets.problem)]),
+            *live.telemetry.parts(),
             *([] if self.settings.dry_run else self._writers()),
         ]
 

@@ -31,7 +31,8 @@ from foresail.live.reports import EventReport, counted
 from foresail.live.scheduler.cluster import LiveCluster
 from foresail.live.scheduler.dry_run import DryCluster
 from foresail.live.scheduler.metrics import SCHEDULED, UNSCHEDULABLE, Metrics
-from foresail.live.telemetry.kubelet import KubeletCpu
+from foresail.live.telemetry.settings import TelemetrySettings
+from foresail.live.telemetry.sources import Sources
 from foresail.logs import get_logger
 
 _SLICE_S = 0.004
@@ -55,10 +56,10 @@ class LiveScheduler(Listener):
         reports: Iterable[JournalListener] = (),
         controllers: Mapping[str, Controller] | None = None,
         dry_run: bool = False,
-        measure: bool = False,
+        telemetry: TelemetrySettings | None = None,
     ) -> None:
         """`reports` listen to the journal, beside those that write Events and count. In a `dry_run` nothing is written
-        to the cluster. `measure`: controllers see the CPU that pods use, by their kubelets' word.
+        to the cluster. `telemetry`: what controllers are told of pods beyond their specification.
         """
         backoff = backoff or Backoff()
         self._scheduler_name = scheduler_name
@@ -80,7 +81,14 @@ class LiveScheduler(Listener):
             self.cluster, profile, self.queue, decide=self._decide, preemption=preemption, journal=self.journal
         )
         self.cluster.scheduler = self.core
-        self.kubelets = KubeletCpu(api, self.cache, self._clock, scheduler_name) if measure else None
+        self.telemetry = Sources(
+            telemetry or TelemetrySettings(),
+            api,
+            self.cache,
+            self._clock,
+            scheduler_name=scheduler_name,
+            registry=self.metrics.registry,
+        )
         self.steering = LiveSteering(
             controllers or {},
             api,
@@ -90,7 +98,7 @@ class LiveScheduler(Listener):
             scheduler_name=scheduler_name,
             scheduler=self.core,
             lives=self.lives,
-            telemetry=self.kubelets,
+            telemetry=self.telemetry,
             dry_run=dry_run,
             failed=self.metrics.controller_failures.inc,
         )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
+
+from foresail.live.telemetry.metrics import TelemetryMetrics
+from foresail.live.telemetry.progress import ProgressStore
 
 
 class Checkpoints(Protocol):
@@ -52,3 +56,69 @@ class NoCheckpoints:
 
     def checkpoint_step(self, job: str) -> int | None:  # noqa: ARG002 - see Checkpoints
         return None
+
+
+class Channel(Protocol):
+    """A way on which jobs can be asked."""
+
+    def ask(self, job: str, request_id: str) -> bool:
+        """Whether this job can be asked this way; if so it is, now or when it next reports."""
+
+    def withdraw(self, job: str, request_id: str) -> None:
+        """Ask no more."""
+
+
+class ReportedCheckpoints:
+    """Checkpoints of jobs that report their progress, asked for on every way on which a job can be reached."""
+
+    def __init__(self, store: ProgressStore, channels: Sequence[Channel], metrics: TelemetryMetrics) -> None:
+        self._store = store
+        self._channels = channels
+        self._metrics = metrics
+        self._open: dict[str, str] = {}
+        """Job to the request that waits for its answer."""
+
+    def ask(self, job: str, request_id: str) -> bool:
+        asked = [channel.ask(job, request_id) for channel in self._channels]
+        if any(asked) and self._open.get(job) != request_id:
+            self._open[job] = request_id
+            self._metrics.checkpoints.labels("asked").inc()
+        return any(asked)
+
+    def withdraw(self, job: str, request_id: str) -> None:
+        self._close(job, request_id, "withdrawn")
+        for channel in self._channels:
+            channel.withdraw(job, request_id)
+
+    def confirmed_step(self, job: str, request_id: str) -> int | None:
+        known = self._store.of(job)
+        step = None if known is None else known.confirmed.get(request_id)
+        if step is not None and self._close(job, request_id, "confirmed"):
+            for channel in self._channels:
+                channel.withdraw(job, request_id)
+        return step
+
+    def step(self, job: str) -> int | None:
+        known = self._store.of(job)
+        return None if known is None else known.row.step
+
+    def first_step_since(self, job: str, since_s: float) -> int | None:
+        known = self._store.of(job)
+        return None if known is None else known.first_step_since(since_s)
+
+    def checkpoint_step(self, job: str) -> int | None:
+        known = self._store.of(job)
+        return None if known is None else known.checkpoint_step
+
+    def forget(self, jobs: Sequence[str]) -> None:
+        """Jobs that nobody knows any more."""
+        for job in jobs:
+            self._open.pop(job, None)
+
+    def _close(self, job: str, request_id: str, outcome: str) -> bool:
+        """Whether the request was open until now."""
+        if self._open.get(job) != request_id:
+            return False
+        del self._open[job]
+        self._metrics.checkpoints.labels(outcome).inc()
+        return True
