@@ -27,12 +27,14 @@ from foresail.results.metrics import FULL_LOAD, LOAD_STEMS, at_load, metrics  # 
 from foresail.results.tables import TableSpec, table_named, tables  # noqa: E402 - see above
 from foresail.settings import Described, described  # noqa: E402 - see above
 from foresail.sim.protocols.clock_settings import ClockSettings  # noqa: E402 - see above
+from foresail.traces.training.settings import TrainingSettings  # noqa: E402 - see above
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTLY_PRINTED = (ROOT / "docs/reference/results.md", ROOT / "docs/reference/experiments.md")
 SETTINGS: dict[str, tuple[type, tuple[str, ...]]] = {
     "settings of an experiment": (Experiment, ("traces", "clock")),
     "settings of protocol clock": (ClockSettings, ()),
+    "settings of training jobs": (TrainingSettings, ()),
 }
 """Tables of settings that pages ask for, with the keys that they tell of themselves."""
 CLI_INTRODUCTION = """\
@@ -127,7 +129,7 @@ def _default(one: Described) -> str:
         return f"`{list(one.default)}`" if one.key == "seeds" else ""
     if isinstance(one.default, bool):
         return str(one.default).lower()
-    return f"{one.default:g}" if isinstance(one.default, float) else f'`"{one.default}"`'
+    return f"{one.default:g}" if isinstance(one.default, int | float) else f'`"{one.default}"`'
 
 
 def _metrics() -> str:

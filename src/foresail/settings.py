@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from foresail.errors import InputError, did_you_mean
+from foresail.errors import InputError, OptionError, did_you_mean
 
 T = TypeVar("T")
 
@@ -187,10 +187,23 @@ def make(kind: type[T], values: Mapping[str, Any]) -> T:
 
 def _made(one: Described, value: Any) -> Any:
     if one.is_group and isinstance(value, Mapping):
-        return make(one.type, value)
+        return _made_table(one, value)
     if one.look.parse is not None and isinstance(value, str):
         return one.look.parse(value)
     return tuple(value) if one.is_list else value
+
+
+def made_group(kind: type, key: str, values: Mapping[str, Any]) -> Any:
+    """One group of a dataclass of settings."""
+    return _made_table(next(one for one in described(kind) if one.key == key), values)
+
+
+def _made_table(group: Described, values: Mapping[str, Any]) -> Any:
+    for one in described(group.type):
+        if one.default is MISSING and one.key not in values:
+            given = [other.option for other in described(group.type) if other.key in values] or [f"[{group.key}]"]
+            raise OptionError(f"{given[0]} needs {one.option}: {one.meaning[:1].lower()}{one.meaning[1:]}")
+    return make(group.type, values)
 
 
 class SettingsFile:

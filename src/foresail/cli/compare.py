@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,6 +52,9 @@ def compare(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Run everything again and replace earlier runs.")
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the comparison as JSON, alone on standard output.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Say on standard error what became of each run.")
     ] = False,
@@ -67,11 +71,12 @@ def compare(
 
     from rich.console import Console
 
+    from foresail.experiments.change_table import as_data, change_table
     from foresail.experiments.executors import executor_for
     from foresail.experiments.experiment_file import load_experiment
-    from foresail.experiments.output import comparison_tables, write_comparison
+    from foresail.experiments.output import comparison_tables, write_changes, write_comparison
     from foresail.experiments.plan import plan_of
-    from foresail.experiments.runner import carry_out_plan, check_folder
+    from foresail.experiments.runner import DERIVED, carry_out_plan, check_folder
 
     options = {
         **given.of(Experiment),
@@ -95,10 +100,15 @@ def compare(
         raise KeyboardInterrupt(f"interrupted; finished runs are kept in {out}, {again} goes on from there") from None
     if carried.there:
         rows = write_comparison(plan, out, carried)
-        Console().print(comparison_tables(plan, rows))
+        changes = write_changes(plan, out, carried)
+        if as_json:
+            typer.echo(json.dumps(as_data(plan, rows, changes), indent=2, ensure_ascii=False, allow_nan=False))
+        else:
+            Console().print(change_table(plan, changes) if changes else comparison_tables(plan, rows))
+        written = [out / name for name in DERIVED if (out / name).exists()]
         kept = f" ({len(carried.kept)} of them from before)" if carried.kept else ""
-        typer.echo(f"{len(carried.there)} runs{kept} in {out / 'runs'}")
-        typer.echo(f"wrote {out / 'comparison.csv'}, {out / 'runs.csv'} and {out / 'report.html'}")
+        typer.echo(f"{len(carried.there)} runs{kept} in {out / 'runs'}", err=as_json)
+        typer.echo(f"wrote {', '.join(map(str, written[:-1]))} and {written[-1]}", err=as_json)
     if carried.failed:
         raise PolicyError(_failures(carried, len(plan.runs)))
 

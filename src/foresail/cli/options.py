@@ -75,6 +75,8 @@ def _comes_first(parameter: inspect.Parameter) -> bool:
 
 
 _FIRST = type(typer.Argument())
+_GROUPS = {"clock": "Protocol clock: ", "training": "Training jobs: "}
+"""What help says first of the settings of a group."""
 
 
 def _parameters(kinds: tuple[OptionSource, ...]) -> dict[str, tuple[Described, inspect.Parameter]]:
@@ -82,7 +84,7 @@ def _parameters(kinds: tuple[OptionSource, ...]) -> dict[str, tuple[Described, i
     found: dict[str, list[tuple[OptionSource, Described, str]]] = {}
     for kind in kinds:
         for keys, one in options(kind.settings):
-            found.setdefault(one.option, []).append((kind, one, "Protocol clock: " if keys[0] == "clock" else ""))
+            found.setdefault(one.option, []).append((kind, one, _GROUPS.get(keys[0], "")))
     made = {}
     for option, uses in found.items():
         name = option.removeprefix("--").replace("-", "_")

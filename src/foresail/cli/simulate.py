@@ -57,7 +57,7 @@ def simulate(
     for option in given.besides(RunRequest):
         raise OptionError(f"{option} needs {FROM_SNAPSHOT}: the cluster to start from")
     lacks = [option for option in ("--nodes", "--pods") if option not in given.values]
-    if lacks:
+    if lacks and "--schedule" not in given.values:
         said = " and ".join(lacks)
         raise OptionError(f"{said} is missing; name a node list and a pod list, or a cluster with {FROM_SNAPSHOT}")
     _run(make(RunRequest, given.of(RunRequest)), out, overwrite=overwrite, html=html is not False)
@@ -78,6 +78,8 @@ def _run(request: RunRequest, out: Path | None, *, overwrite: bool, html: bool) 
         typer.echo(f"dropped {trace.dropped_rows} bad rows", err=True)
     result = _with_a_bar(request, trace.name, checkpoint_for(out, request))
     Console().print(run_table(result))
+    for pin in result.summary.get("pins_not_kept", ()):
+        typer.echo(f"{pin['pod']} could not start on {pin['pinned_to']}; it started on {pin['node']}", err=True)
     if out is not None:
         for path in store_run(out, request, result, overwrite=overwrite, html=html):
             typer.echo(f"wrote {path}")

@@ -83,7 +83,9 @@ class NodeColumns:
         self._side_columns: dict[str, SideColumn] = {}
 
     def _append(self, names: Sequence[str]) -> None:
-        """Give nodes that have nothing yet the rows after the last."""
+        """Give nodes that have nothing yet the rows after the last; without any, columns stay the arrays they are."""
+        if not names:
+            return
         more = len(names)
         for name in _COLUMNS:
             column = getattr(self, name)

@@ -276,7 +276,7 @@ def _carry_out_shipped(
     with tempfile.TemporaryDirectory(prefix="foresail-") as folder:
         # A folder each, since two inputs may share a name, and names show in results.
         moved = {path: str(Path(folder) / str(number) / Path(path).name) for number, path in enumerate(paths)}
-        given = {request.nodes, request.pods, request.faults}
+        given = {path for path in (request.nodes, request.pods, request.faults) if path}
         named = {path: place for path, place in moved.items() if path not in given}
         for path, content in zip(paths, contents, strict=True):
             if hashlib.sha256(content).hexdigest() != manifest["inputs"][path]:
@@ -287,8 +287,8 @@ def _carry_out_shipped(
             place.write_bytes(_elsewhere(content, named) if path == profile_path(request.policy) else content)
         here = replace(
             request,
-            nodes=moved[request.nodes],
-            pods=moved[request.pods],
+            nodes=moved.get(request.nodes, ""),
+            pods=moved.get(request.pods, ""),
             policy=_elsewhere(request.policy.encode(), named).decode(),
             controllers=tuple(_elsewhere(text.encode(), named).decode() for text in request.controllers),
             faults=None if request.faults is None else moved[request.faults],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foresail.errors import OptionError
-from foresail.experiments.request import RunConditions, RunRequest, check_controllers
+from foresail.experiments.request import BASELINE, RunConditions, RunRequest, check_controllers
 from foresail.settings import setting
 
 ALL_TRACES = "all traces"
@@ -65,7 +65,7 @@ class Experiment(RunConditions):
 
     title: str = setting("", without_option=True)
     """Heading of the report; by default the policies and the traces."""
-    traces: tuple[TraceFiles, ...] = setting(without_option=True)
+    traces: tuple[TraceFiles, ...] = setting((), without_option=True)
     """The traces, one table each."""
     policies: tuple[str, ...] = setting(option="--policy", example="fgd")
     """A policy, a mix such as power:100+fgd:900, or a profile: TOML, or kube-scheduler's YAML. Repeat it for more."""
@@ -81,6 +81,20 @@ class Experiment(RunConditions):
     def __post_init__(self) -> None:
         RunConditions.__post_init__(self)
         check_controllers(self.controllers, self.protocol)
+        if self.training is not None and self.traces:
+            raise OptionError("there are both training jobs and traces; leave out [training] or [[traces]]")
+
+    @property
+    def workloads(self) -> tuple[TraceFiles, ...]:
+        """What is run: the traces, or training jobs, which are no files but made anew for every seed."""
+        return self.traces if self.training is None else (TraceFiles(self.training.name, "", ""),)
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """What every policy runs with. Controllers of training jobs are measured against runs without any."""
+        if self.training is None:
+            return self.controllers or (NO_CONTROLLER,)
+        return (NO_CONTROLLER, *(one for one in self.controllers if one != NO_CONTROLLER))
 
     def requests(self) -> list[RunRequest]:
         """Every run: by trace, then by policy, then by controller, then by seed, each in the order given."""
@@ -90,6 +104,9 @@ class Experiment(RunConditions):
                 pods=trace.pods,
                 policy=policy,
                 controllers=() if controller == NO_CONTROLLER else (controller,),
+                # Training jobs start where they do without the controller, so that what differs is its doing alone.
+                pin_to=BASELINE if self.training is not None and controller != NO_CONTROLLER else None,
+                training=self.training,
                 seed=seed,
                 protocol=self.protocol,
                 load=self.load,
@@ -97,9 +114,9 @@ class Experiment(RunConditions):
                 faults=self.faults,
                 clock=self.clock,
             )
-            for trace in self.traces
+            for trace in self.workloads
             for policy in self.policies
-            for controller in self.controllers or (NO_CONTROLLER,)
+            for controller in self.strategies
             for seed in self.seeds
         ]
 

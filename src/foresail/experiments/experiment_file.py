@@ -10,13 +10,15 @@ from foresail.errors import InputError, OptionError
 from foresail.experiments.experiment import Experiment, TraceFiles, seeds_of, traces_of
 from foresail.experiments.request import RunConditions, check_controllers
 from foresail.policies.profiles.scheduler_configuration import ENDINGS
-from foresail.settings import SettingsFile, described, make
-from foresail.sim.protocols.clock_settings import ClockSettings
+from foresail.settings import SettingsFile, described, made_group, make
 from foresail.toml import read_toml
 from foresail.traces.trace import trace_name
 
 KEYS = ("title", "nodes", *(one.key for one in described(Experiment) if one.key != "title"))
 """The keys of an experiment file: the settings of an experiment, and `nodes` for every trace that names none."""
+
+GROUPS = tuple(one.key for one in described(Experiment) if one.is_group)
+"""Those of them that are tables: `clock` and `training`."""
 
 T = TypeVar("T")
 
@@ -33,17 +35,23 @@ def load_experiment(path: Path | None = None, options: Mapping[str, Any] | None 
             raise ValueError(f"no option {key}")
     file = _File(path)
     merged = {**file.values, **given}
-    if "clock" in file.values and "clock" in given:
-        merged["clock"] = {**file.values["clock"], **given["clock"]}
+    for group in GROUPS:
+        if group in file.values and group in given:
+            merged[group] = {**file.values[group], **given[group]}
     file.blame({"load", "protocol"} - given.keys(), lambda: _check_load(merged))
     traces = _traces(file, given)
-    clock = file.blame(
-        merged.get("clock", {}).keys() - given.get("clock", {}).keys(),
-        lambda: make(ClockSettings, merged.get("clock", {})),
-    )
+    groups = {
+        group: file.blame(
+            merged[group].keys() - given.get(group, {}).keys(),
+            lambda: made_group(Experiment, group, merged[group]),  # noqa: B023 - called at once
+        )
+        for group in GROUPS
+        if group in merged
+    }
     _check_values(file, given, merged)
-    values = {key: value for key, value in merged.items() if key not in {"nodes", "pods", "traces", "clock"}}
-    return make(Experiment, {"policies": (), **values, "traces": traces, "clock": clock})
+    values = {key: value for key, value in merged.items() if key not in {"nodes", "pods", "traces"}}
+    wanted = {"policies": (), **values, "traces": traces, **groups}
+    return file.blame({"training"}, lambda: make(Experiment, wanted))
 
 
 def _check_values(file: _File, given: Mapping[str, Any], merged: Mapping[str, Any]) -> None:
@@ -96,7 +104,8 @@ class _File:
         try:
             return call()
         except OptionError as error:
-            if self._path is None or not keys & (self.values.keys() | self.values.get("clock", {}).keys()):
+            known = {*self.values, *(key for group in GROUPS for key in self.values.get(group, ()))}
+            if self._path is None or not keys & known:
                 raise
             # The message speaks to whoever gave an option; here a key was given.
             raise InputError(str(error).removeprefix("--"), path=self._path) from error

@@ -13,6 +13,7 @@ from typing import Any
 from foresail.controllers import load_controllers
 from foresail.core.profile import Profile
 from foresail.digest import sha256_of
+from foresail.experiments.pins import pins_file
 from foresail.experiments.request import RunRequest, WhatIfRequest
 from foresail.plugins.files import files_of, sources_of
 from foresail.policies.profiles.load import is_profile_file, load_profile, profile_path
@@ -39,7 +40,8 @@ def input_files(request: RunRequest | WhatIfRequest) -> list[str]:
     if isinstance(request, WhatIfRequest):
         files = [request.snapshot, *([request.pods] if request.pods is not None else [])]
     else:
-        files = [request.nodes, request.pods, *([request.faults] if request.faults is not None else [])]
+        named = (request.nodes, request.pods, request.faults, pins_file(request.pin_to))
+        files = [path for path in named if path]
     return files + ([profile_path(request.policy)] if is_profile_file(request.policy) else [])
 
 

@@ -14,6 +14,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from foresail.experiments.change_table import change_lines
+from foresail.experiments.changes import Changes, changes_of
 from foresail.experiments.experiment import ALL_TRACES
 from foresail.experiments.plan import Plan, PlannedRun
 from foresail.experiments.runner import RUNS, ExperimentOutcome, write_whole
@@ -45,6 +47,14 @@ def write_comparison(plan: Plan, out: Path, carried: ExperimentOutcome) -> list[
     drawn = _drawn(plan, out, values)
     write_report(out / "report.html", drawn, title=_title(plan, drawn), comparison=_report_rows(plan, rows) or None)
     return rows
+
+
+def write_changes(plan: Plan, out: Path, carried: ExperimentOutcome) -> list[Changes]:
+    """Compare jobs one by one with those of the baseline and write `changes.csv`, if there are training jobs."""
+    changes = changes_of(plan, out, carried)
+    if changes:
+        write_whole(out / "changes.csv", _csv(*change_lines(changes)))
+    return changes
 
 
 def _csv(header: Sequence[str], lines: Iterable[Iterable[Any]]) -> bytes:

@@ -24,6 +24,7 @@ from foresail.results.metrics import Metric, default_metrics, find_metric
 from foresail.sim.faults import Faults
 from foresail.sim.protocols.clock_settings import ClockSettings
 from foresail.sim.protocols.openb import arrivals
+from foresail.traces.training.world import make_world
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Plan:
 
     @property
     def traces(self) -> list[str]:
-        return [trace.name for trace in self.experiment.traces]
+        return [trace.name for trace in self.experiment.workloads]
 
 
 def plan_of(experiment: Experiment) -> Plan:
@@ -71,18 +72,18 @@ def plan_of(experiment: Experiment) -> Plan:
     )
     profiles = [load_profile(policy) for policy in experiment.policies]
     _check_names(experiment.policies, [profile.name for profile in profiles])
-    controllers = [_controller_name(text) for text in experiment.controllers or (NO_CONTROLLER,)]
-    _check_names(experiment.controllers, controllers)
+    controllers = [_controller_name(text) for text in experiment.strategies]
+    _check_names(experiment.strategies, controllers)
     names = [
         run_name(profile.name, [controller] if controller != NO_CONTROLLER else [])
         for profile in profiles
         for controller in controllers
     ]
     dropped_rows = _check_traces(experiment)
-    folders = _slugs([trace.name for trace in experiment.traces]), _slugs(names)
+    folders = _slugs([trace.name for trace in experiment.workloads]), _slugs(names)
     cells = [
         (trace.name, name, seed, folders[0][at] / folders[1][of])
-        for at, trace in enumerate(experiment.traces)
+        for at, trace in enumerate(experiment.workloads)
         for of, name in enumerate(names)
         for seed in experiment.seeds
     ]
@@ -110,8 +111,10 @@ def _controller_name(text: str) -> str:
 
 
 def _check_lists(experiment: Experiment) -> None:
-    if not experiment.traces:
-        raise OptionError("no trace to run; give --nodes and --pods, or [[traces]] in an experiment file")
+    if not experiment.workloads:
+        raise OptionError(
+            "no trace to run; give --nodes and --pods, or [[traces]] in an experiment file, or jobs with --schedule"
+        )
     if not experiment.policies:
         raise OptionError("no policy to run; give --policy at least once (foresail policies lists them)")
     if not experiment.seeds:
@@ -137,6 +140,8 @@ def _check_lists(experiment: Experiment) -> None:
 def _check_traces(experiment: Experiment) -> dict[str, int]:
     """How many bad rows each trace lost, after a look at everything that a run would read."""
     dropped = {}
+    if experiment.training is not None:
+        make_world(experiment.training, experiment.seeds[0])
     for files in experiment.traces:
         trace = load_trace(files.nodes, files.pods, skip_bad_rows=experiment.skip_bad_rows)
         if experiment.faults is not None:

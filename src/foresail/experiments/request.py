@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from foresail.errors import OptionError, did_you_mean
 from foresail.settings import command_words, setting
 from foresail.sim.protocols.clock_settings import ClockSettings
+from foresail.traces.training.settings import TrainingSettings
 
 PROTOCOLS = ("openb", "clock")
+BASELINE = "baseline"
+"""Pins pods to where they start in the same run without controllers."""
 
 
 def check_controllers(controllers: tuple[str, ...], protocol: str) -> None:
@@ -34,6 +37,8 @@ class RunConditions:
     """Protocol clock: CSV of node failures and repairs."""
     clock: ClockSettings = setting(default_factory=ClockSettings)
     """Protocol clock"""
+    training: TrainingSettings | None = setting(None, said_if_given=True)
+    """Training jobs"""
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
@@ -47,15 +52,17 @@ class RunConditions:
             raise OptionError(
                 "--faults needs --protocol clock; in protocol openb no time passes in which a node could fail"
             )
+        if self.training is not None and (self.protocol != "clock" or self.clock.work != "shared-cpu"):
+            raise OptionError("--schedule needs --protocol clock and --work shared-cpu: training jobs share CPU")
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest(RunConditions):
     """Everything that decides what a run gives. Two equal requests over equal files give equal bytes."""
 
-    nodes: str = setting(is_file=True)
+    nodes: str = setting("", is_file=True)
     """Node list: .csv, .parquet, .yaml or .json."""
-    pods: str = setting(is_file=True)
+    pods: str = setting("", is_file=True)
     """Pod list: .csv, .parquet, .yaml or .json."""
     policy: str = "fgd"
     """A policy, a mix such as power:100+fgd:900, or a profile: TOML, or kube-scheduler's YAML."""
@@ -63,17 +70,29 @@ class RunRequest(RunConditions):
     """Seed of everything random in the run."""
     controllers: tuple[str, ...] = setting((), option="--controller", example="equal-shares", said_if_given=True)
     """Protocol clock: what changes while pods run: NAME, or NAME:key=value,key=value. Repeat it for more."""
+    pin_to: str | None = setting(None, metavar="RESULTS", said_if_given=True)
+    """Protocol clock: let every pod first start where it did in this results folder, or in a CSV file with the columns
+    pod and node; baseline: where it starts in the same run without controllers."""
 
     def __post_init__(self) -> None:
         RunConditions.__post_init__(self)
         if self.seed < 0:
             raise OptionError(f"--seed is {self.seed}; a seed is 0 or more")
         check_controllers(self.controllers, self.protocol)
+        if self.pin_to is not None and self.protocol != "clock":
+            raise OptionError("--pin-to needs --protocol clock; in protocol openb pods start once and stay")
+        if self.pin_to == BASELINE and not self.controllers:
+            raise OptionError("--pin-to baseline needs --controller; without one this is the baseline")
+        if self.training is not None and (self.nodes or self.pods):
+            raise OptionError("--schedule makes nodes and pods itself; leave --nodes and --pods out")
+        if self.training is None and not (self.nodes and self.pods):
+            raise OptionError("--nodes or --pods is missing; name a node list and a pod list, or jobs with --schedule")
 
     @property
     def command(self) -> list[str]:
         """The command that gives this run again, however it was started."""
-        always = ("protocol", "nodes", "pods", "policy", "seed", *(["load"] if self.protocol == "openb" else []))
+        files = ("nodes", "pods") if self.training is None else ()
+        always = ("protocol", *files, "policy", "seed", *(["load"] if self.protocol == "openb" else []))
         never = ("clock",) if self.protocol == "openb" else ("load",)
         return ["foresail", "simulate", *command_words(self, always=always, never=never)]
 

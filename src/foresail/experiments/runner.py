@@ -16,12 +16,13 @@ from foresail.errors import ResultsError
 from foresail.experiments.executors import Executor, Failed
 from foresail.experiments.plan import Plan, PlannedRun
 from foresail.results.folder import check_target, read_run, write_files
+from foresail.settings import plain
 
 RUNS = "runs"
 EXPERIMENT = "experiment.json"
 FORMAT = "foresail-comparison"
 FORMAT_VERSION = 1
-DERIVED = ("comparison.csv", "runs.csv", "report.html")
+DERIVED = ("comparison.csv", "changes.csv", "runs.csv", "report.html")
 """What is worked out from the runs, and so may always be written anew."""
 
 
@@ -169,6 +170,7 @@ def describe(plan: Plan) -> dict[str, Any]:
             {"name": profile.name, "given": given, "profile": profile.description}
             for given, profile in zip(experiment.policies, plan.profiles, strict=True)
         ],
+        **({} if experiment.training is None else {"training": plain(experiment.training)}),
         **({"controllers": list(experiment.controllers)} if experiment.controllers else {}),
         "seeds": list(experiment.seeds),
         "baseline": plan.baseline,

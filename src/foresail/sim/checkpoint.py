@@ -22,7 +22,7 @@ import numpy as np
 from foresail import __version__
 from foresail.atomic import replacing
 from foresail.core.clock import Clock, WallClock
-from foresail.core.decide import decide
+from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.policy import Seeded, is_row_wise
@@ -58,8 +58,8 @@ class Checkpoint:
         self._devices = array("q")
         self._reasons: dict[str, int] = {}
 
-    def begin(self, identity: Mapping[str, str], profile: Profile) -> Decide:
-        """Load what an earlier run left, if it was this very run, and return what is to decide."""
+    def begin(self, identity: Mapping[str, str], profile: Profile, decide: Decide = decide_alone) -> Decide:
+        """Load what an earlier run left, if it was this very run, and return what is to decide in place of `decide`."""
         self._identity = dict(identity)
         if self.path.exists():
             self._load()
@@ -176,8 +176,10 @@ def identity_of(
         workload.cpu_limit_milli,
         workload.cpu_weight,
         workload.work_cpu_s,
+        workload.training_of,
     )
-    pods = hashlib.sha256(repr((list(workload.names), workload.specs, workload.gangs)).encode())
+    stated = (list(workload.names), workload.specs, workload.gangs, workload.trainings)
+    pods = hashlib.sha256(repr(stated).encode())
     for column in columns:
         pods.update(column.tobytes())
     return {

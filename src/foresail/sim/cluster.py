@@ -13,6 +13,7 @@ from foresail.core.spec import Gang
 from foresail.core.table import NodeTable
 from foresail.core.volumes import TakenVolumes
 from foresail.errors import PolicyError
+from foresail.sim.images import PulledImages
 from foresail.sim.ledger import Ledger
 from foresail.sim.work.work import Work
 
@@ -34,10 +35,12 @@ class SimCluster:
         *,
         evict: Callable[[list[int]], None] = _cannot_evict,
         volumes: TakenVolumes | None = None,
+        images: PulledImages | None = None,
     ) -> None:
         """`evict` makes running pods wait again; only a scheduler that preempts needs it. `volumes` that a decision
-        took are bound when the pod starts.
+        took are bound when the pod starts, and its `images` pulled.
         """
+        self._images = images
         self._volumes = volumes
         self._evict = evict
         self.table = table
@@ -62,6 +65,8 @@ class SimCluster:
             )
         if self._volumes is not None:
             self._volumes.settle(pod.uid)
+        if self._images is not None:
+            self._images.pull(pod.spec, row)
         moved = ledger.lives.of(index) is State.MOVING
         ledger.lives.turn(index, State.RUNNING)
         if moved:

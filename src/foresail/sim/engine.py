@@ -31,6 +31,7 @@ from foresail.core.volumes import TakenVolumes
 from foresail.sim.agenda import ARRIVAL, DEPARTURE, FAULT, RESUME, Agenda, Event
 from foresail.sim.cluster import SimCluster
 from foresail.sim.faults import CORDON, FAIL, UNCORDON, Faults
+from foresail.sim.images import PulledImages
 from foresail.sim.impossible import Impossible
 from foresail.sim.ledger import Ledger
 from foresail.sim.steering import SimSteering
@@ -58,9 +59,13 @@ class Engine:
         listeners: Sequence[Listener] = (),
         controllers: Mapping[str, Controller] | None = None,
         until_s: float = math.inf,
+        pulled_image_bytes: int = 0,
+        report_error: Sequence[float] = (),
     ) -> None:
         """`impossible` tells of pods that are to fail when they arrive; without it they wait for ever. Controllers
         have turns from the first instant on; without an end, `until_s`, only as long as something else can happen.
+        `pulled_image_bytes` is the size of images on nodes where pods with them have started, 0 if nodes pull none;
+        `report_error` misleads those who read reports, see `Reports`.
         """
         self.workload, self.table = workload, table
         self._faults, self._impossible, self._gangs_restart_whole = faults, impossible, gangs_restart_whole
@@ -82,6 +87,7 @@ class Engine:
             self.journal,
             evict=self._evict_all,
             volumes=volumes,
+            images=PulledImages(table, pulled_image_bytes) if pulled_image_bytes else None,
         )
         self.scheduler = Scheduler(
             self.cluster,
@@ -91,7 +97,8 @@ class Engine:
             preemption=Preempting() if preemption else None,
             journal=self.journal,
         )
-        self._steering = SimSteering(self.cluster, self.scheduler, self.clock, Reports(workload, self.work))
+        reports = Reports(workload, self.work, report_error)
+        self._steering = SimSteering(self.cluster, self.scheduler, self.clock, reports)
         self._controllers, self._until_s = controllers or {}, until_s
         self._control: ControlLoop | None = None
         self._agenda.expect((time_s, ARRIVAL, index, index) for index, time_s in enumerate(workload.arrival_s.tolist()))

@@ -28,6 +28,7 @@ from foresail.sim.engine import Engine
 from foresail.sim.faults import Faults
 from foresail.sim.impossible import Impossible
 from foresail.sim.node_table import node_columns
+from foresail.sim.pins import Pins
 from foresail.sim.protocols.clock_settings import ClockSettings
 from foresail.sim.protocols.clock_tables import Timeline, placement_columns, pod_columns, summarize
 from foresail.sim.volumes import look_after_volumes
@@ -40,6 +41,9 @@ _SNAPSHOTS = 1000
 _PROGRESS_EVERY = 256
 _LOOKS_EVERY = 5
 """Training jobs are looked at every so many snapshots."""
+_MIB_BYTES = 2**20
+_REPORT_STREAM = 0x4E904
+"""Keeps the draws of misleading reports apart from other draws under the same seed."""
 
 
 def run_clock(
@@ -54,19 +58,29 @@ def run_clock(
     listeners: Sequence[Listener] = (),
     decide: Decide = decide_alone,
     controllers: Mapping[str, Controller] | None = None,
+    first_node: Mapping[str, str] | None = None,
 ) -> RunResult:
     """One policy, one trace, one seed, and controllers by the names that the journal calls them.
 
-    `on_progress` is told (arrivals and ends so far, as many as there can be) now and then. `listeners` are told of
-    everything that happens, record by record. `decide` may be one that listens in; a checkpoint brings its own.
+    Pods that `first_node` names start there at first if they can; the policy decides about all others. `on_progress` is
+    told (arrivals and ends so far, as many as there can be) now and then. `listeners` are told of everything that
+    happens, record by record. `decide` may be one that listens in.
     """
     settings = settings or ClockSettings()
+    pins = Pins(first_node) if first_node else None
+    if pins is not None:
+        decide = pins.deciding(decide)
     if checkpoint is None:
-        return _Run(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers).go(on_progress)
-    conditions = {**asdict(settings), **({"controllers": list(controllers)} if controllers else {})}
+        run = _Run(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers, pins)
+        return run.go(on_progress)
+    conditions = {
+        **asdict(settings),
+        **({"controllers": list(controllers)} if controllers else {}),
+        **({"first_node": dict(first_node)} if first_node else {}),
+    }
     identity = identity_of(trace, profile, seed=seed, settings=conditions, faults=faults)
-    decide = checkpoint.begin(identity, profile)
-    run = _Run(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers)
+    decide = checkpoint.begin(identity, profile, decide)
+    run = _Run(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers, pins)
     try:
         return run.go(on_progress)
     finally:
@@ -86,6 +100,7 @@ class _Run:
         decide: Decide,
         listeners: Sequence[Listener],
         controllers: Mapping[str, Controller] | None,
+        pins: Pins | None,
     ) -> None:
         self._trace, self._profile, self._seed, self._settings = trace, profile, seed, settings
         workload = _checked(trace.workload, settings.arrival_scale)
@@ -96,6 +111,7 @@ class _Run:
         profile.seed(seed)
         profile.learn(workload, table.all)
         self._until_s = math.inf if settings.until_s is None else settings.until_s
+        self._pins = pins
         self._records: list[Record] = []
         self._controllers = tuple(controllers or ())
         possible_on = faults.uncordoned(nodes)
@@ -111,9 +127,15 @@ class _Run:
             backoff=settings.backoff,
             preemption=settings.preemption,
             volumes=volumes,
-            listeners=[*listeners, self._records.append] if controllers else listeners,
+            listeners=[
+                *listeners,
+                *([self._records.append] if controllers else []),
+                *([pins.listen] if pins is not None else []),
+            ],
             controllers=controllers,
             until_s=self._until_s,
+            pulled_image_bytes=settings.pulled_image_mib * _MIB_BYTES,
+            report_error=_report_errors(settings, seed, len(workload)),
         )
         first_s = float(workload.arrival_s.min()) if len(workload) else 0.0
         start_s = min(first_s, self._until_s)
@@ -161,6 +183,8 @@ class _Run:
         )
         summary = summarize(pods, ledger, self._timeline.means(), end_s=now_s)
         summary["snapshot_every_s"] = self._every_s
+        if self._pins is not None:
+            summary["pins_not_kept"] = [pin._asdict() for pin in self._pins.broken]
         return RunResult(
             protocol="clock",
             policy=self._profile.name,
@@ -191,6 +215,16 @@ def _work_of(settings: ClockSettings) -> WorkOf:
     if settings.work == "shared-cpu":
         return partial(SharedCpu, interruptions=interruptions, oversubscription_loss=settings.oversubscription_loss)
     return partial(FixedTime, interruptions=interruptions)
+
+
+def _report_errors(settings: ClockSettings, seed: int, count: int) -> list[float]:
+    """One number a pod, as `Reports` takes them."""
+    if not settings.report_error:
+        return []
+    drawn: list[float] = (
+        np.random.default_rng([seed, _REPORT_STREAM]).normal(0.0, settings.report_error, count).tolist()
+    )
+    return drawn
 
 
 def _checked(workload: Workload, arrival_scale: float) -> Workload:

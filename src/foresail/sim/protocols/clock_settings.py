@@ -30,6 +30,17 @@ def written_backoff(backoff: Backoff) -> str:
     return f"{backoff.first_s:g}:{backoff.most_s:g}"
 
 
+_NOT_BELOW_0 = {
+    "snapshot_every_s": "a time in seconds",
+    "until_s": "a time in seconds",
+    "checkpoint_every_s": "a time in seconds",
+    "restart_time_s": "a time in seconds",
+    "oversubscription_loss": "a factor",
+    "pulled_image_mib": "a size in MiB",
+    "report_error": "a standard deviation",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ClockSettings:
     """How time goes by in a run."""
@@ -67,17 +78,18 @@ class ClockSettings:
     goes on from the last one. 0 keeps everything."""
     restart_time_s: float = setting(0.0, said_if_given=True)
     """How long a pod that starts again, or has been moved, holds its room before it gets on, in seconds."""
+    pulled_image_mib: int = setting(0, said_if_given=True)
+    """Nodes have an image once a pod with it has started there, of this size in MiB; 0: they have those that the node
+    list says, and pull none."""
+    report_error: float = setting(0.0, said_if_given=True)
+    """How far reports of training jobs mislead: work left, worked out from CPU used and steps done, comes out e^x times
+    as large, x normal with this standard deviation, one a job."""
 
     def __post_init__(self) -> None:
-        for name, least in (("snapshot_every_s", 0.0), ("until_s", 0.0)):
+        for name, what in _NOT_BELOW_0.items():
             value = getattr(self, name)
-            if value is not None and not least <= value < math.inf:
-                raise OptionError(f"{name} is {value:g}; it is a time in seconds, 0 or more")
-        for name in ("checkpoint_every_s", "restart_time_s"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise OptionError(f"{name} is {getattr(self, name):g}; it is a time in seconds, 0 or more")
-        if not 0 <= self.oversubscription_loss < math.inf:
-            raise OptionError(f"oversubscription_loss is {self.oversubscription_loss:g}; it is a factor, 0 or more")
+            if value is not None and not 0 <= value < math.inf:
+                raise OptionError(f"{name} is {value:g}; it is {what}, 0 or more")
         if self.oversubscription_loss and self.work == "fixed":
             raise OptionError('oversubscription_loss needs work "shared-cpu"; a fixed duration loses nothing')
         if self.checkpoint_every_s and self.after_failure == "restart":

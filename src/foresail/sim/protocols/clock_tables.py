@@ -37,7 +37,7 @@ class Timeline:
         by_arrival = workload.spec_of[np.argsort(workload.arrival_s, kind="stable")]
         self._requested_milli = [0, *np.cumsum(requested[by_arrival]).tolist()]
         """GPU milli of the first so many pods to arrive, together."""
-        self._seen_touches = table.touches
+        self._seen = (table.structure, table.touches)
         self._now_s = start_s
         self._sums = [0.0] * 4
         self._due = 0
@@ -60,12 +60,12 @@ class Timeline:
     def take_in(self) -> None:
         """Measure the nodes that were touched since the last time."""
         table = self._table
-        if table.touches == self._seen_touches:
+        structure, touches = self._seen
+        if (table.structure, table.touches) == self._seen:
             return
-        # The table starts counting anew after a very long time.
-        counts_anew = table.touches < self._seen_touches
-        self._meter.update(table.every_row if counts_anew else table.touched_since(self._seen_touches))
-        self._seen_touches = table.touches
+        # The table may count touches anew when its structure changes.
+        self._meter.update(table.touched_since(touches) if table.structure == structure else table.every_row)
+        self._seen = (table.structure, table.touches)
 
     def close(self, end_s: float) -> None:
         """Write down the snapshots that are left, and the end itself."""
