@@ -34,6 +34,7 @@ MAY_KNOW = {
     "foresail.sim.work": ("foresail.core", "foresail.sim.agenda"),
     "foresail.traces.check": ("foresail.core",),
     "foresail.traces.generate": ("foresail.core",),
+    "foresail.traces.training": ("foresail.core", "foresail.settings"),
     "foresail.traces.openb": ("foresail.core", "foresail.traces", "foresail.addresses"),
 }
 """Rooms beside itself that a folder, with all in it, may import from."""

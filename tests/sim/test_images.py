@@ -15,7 +15,7 @@ SMALL = {"cpu_milli": 10, "duration_s": 5.0}
 
 
 def where(pods, settings, nodes=None, policy="kube-image-locality"):
-    trace = Trace("t", nodes or [NodeSpec(name, 4000, 2**30) for name in "abc"], make_workload(pods), {})
+    trace = Trace("t", nodes or [NodeSpec(name, 4000, 2**30) for name in "abc"], make_workload(pods))
     result = run_clock(trace, load_profile(policy), settings=settings)
     return dict(zip(result.placements["pod"], result.placements["node"], strict=True)), result
 

@@ -12,7 +12,7 @@ NODES = [NodeSpec(name, 1000, 2**30) for name in "abc"]
 
 
 def trace(**pods):
-    return Trace("t", NODES, make_workload(pods), {})
+    return Trace("t", NODES, make_workload(pods))
 
 
 def where(result):

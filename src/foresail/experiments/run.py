@@ -69,7 +69,7 @@ def trace_of(request: RunRequest) -> Trace:
     if request.training is None:
         return load_trace(request.nodes, request.pods, skip_bad_rows=request.skip_bad_rows)
     world = _kept_world(request.training, request.seed)
-    return Trace(request.training.name, world.nodes, world.workload, sources={})
+    return Trace(request.training.name, world.nodes, world.workload)
 
 
 def run(
