@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foresail.core.spec import NodeSpec
-from foresail.sim.bounds import Jobs, earliest_end_s, pooled_sharing, shortest_remaining_first
+from foresail.sim.bounds import PooledJobs, earliest_end_s, pooled_sharing, shortest_remaining_first
 from foresail.testing import make_workload
 
 
 def test_two_jobs_share_one_cpu():
-    jobs = Jobs([0, 0], [4, 10], [1, 1], 1)
+    jobs = PooledJobs([0, 0], [4, 10], [1, 1], 1)
     assert pooled_sharing(jobs).tolist() == [8, 14]
     assert shortest_remaining_first(jobs).tolist() == [4, 14]
     assert earliest_end_s(jobs) == 14
@@ -18,27 +18,27 @@ def test_two_jobs_share_one_cpu():
 
 def test_limits_hold_in_the_pool():
     # 3 CPUs: the one with limit 0.5 keeps it, the others get 1.25 each, until one is done and the other has its limit.
-    jobs = Jobs([0, 0, 0], [10, 2.5, 6.5], [0.5, 2, 2], 3)
+    jobs = PooledJobs([0, 0, 0], [10, 2.5, 6.5], [0.5, 2, 2], 3)
     assert pooled_sharing(jobs).tolist() == [20, 2, 2 + 4 / 2]
     # The two short ones take all three CPUs until the first of them is done.
     assert shortest_remaining_first(jobs).tolist() == [1.25 + 20, 1.25, 1.25 + (6.5 - 1.25) / 2]
 
 
 def test_the_shortest_goes_first_also_when_it_comes_later():
-    jobs = Jobs([0, 1], [10, 2], [1, 1], 1)
+    jobs = PooledJobs([0, 1], [10, 2], [1, 1], 1)
     assert shortest_remaining_first(jobs).tolist() == [12, 3]
     assert pooled_sharing(jobs).tolist() == [12, 5]
 
 
 def test_one_that_comes_when_another_ends_meets_an_empty_pool():
-    jobs = Jobs([0, 4], [4, 3], [1, 1], 1)
+    jobs = PooledJobs([0, 4], [4, 3], [1, 1], 1)
     assert pooled_sharing(jobs).tolist() == shortest_remaining_first(jobs).tolist() == [4, 7]
 
 
 def test_the_makespan_bound_is_the_longest_job_or_the_work_of_all():
-    assert earliest_end_s(Jobs([0, 7], [4, 3], [1, 2], 4)) == 8.5  # the last, at its limit
-    assert earliest_end_s(Jobs([0, 0, 0], [8, 8, 8], [4, 4, 4], 4)) == 6  # all together
-    assert earliest_end_s(Jobs([0, 10, 10], [1, 8, 8], [4, 4, 4], 4)) == 14  # those that come late, together
+    assert earliest_end_s(PooledJobs([0, 7], [4, 3], [1, 2], 4)) == 8.5  # the last, at its limit
+    assert earliest_end_s(PooledJobs([0, 0, 0], [8, 8, 8], [4, 4, 4], 4)) == 6  # all together
+    assert earliest_end_s(PooledJobs([0, 10, 10], [1, 8, 8], [4, 4, 4], 4)) == 14  # those that come late, together
 
 
 def test_jobs_of_a_trace_use_no_more_than_a_node():
@@ -47,8 +47,8 @@ def test_jobs_of_a_trace_use_no_more_than_a_node():
         "wide": {"cpu_milli": 100, "work_cpu_s": 5.0, "cpu_limit_milli": 9000},
         "narrow": {"cpu_milli": 100, "work_cpu_s": 5.0, "cpu_limit_milli": 500, "arrival_s": 3.0},
     }
-    jobs = Jobs.of(make_workload(pods), [NodeSpec("a", 2000, 1), NodeSpec("b", 1000, 1)])
-    assert jobs == Jobs([0, 0, 3], [5, 5, 5], [2, 2, 0.5], 3)
+    jobs = PooledJobs.of(make_workload(pods), [NodeSpec("a", 2000, 1), NodeSpec("b", 1000, 1)])
+    assert jobs == PooledJobs([0, 0, 3], [5, 5, 5], [2, 2, 0.5], 3)
 
 
 @settings(deadline=None, max_examples=60)
@@ -58,7 +58,7 @@ def test_jobs_of_a_trace_use_no_more_than_a_node():
     )
 )
 def test_nobody_ends_before_the_bound_and_all_work_is_done(drawn):
-    jobs = Jobs(*(list(column) for column in zip(*drawn, strict=True)), 4.0)
+    jobs = PooledJobs(*(list(column) for column in zip(*drawn, strict=True)), 4.0)
     least_s = earliest_end_s(jobs)
     alone_s = np.array(jobs.arrival_s) + np.array(jobs.work_cpu_s) / np.minimum(jobs.limit, 4.0)
     for ends_s in (pooled_sharing(jobs), shortest_remaining_first(jobs)):

@@ -16,7 +16,7 @@ from foresail.experiments.runner import RUNS, ExperimentOutcome
 from foresail.experiments.statistics import bootstrap_interval
 from foresail.results.folder import read_run
 from foresail.results.tables import Column
-from foresail.sim.bounds import Jobs, earliest_end_s, pooled_sharing, shortest_remaining_first
+from foresail.sim.bounds import PooledJobs, earliest_end_s, pooled_sharing, shortest_remaining_first
 
 Floats = npt.NDArray[np.float64]
 
@@ -107,7 +107,7 @@ def _bounds(plan: Plan, baseline: Mapping[int, tuple[Floats, Floats]]) -> list[C
         if planned.policy != plan.baseline or planned.seed not in baseline:
             continue
         trace = trace_of(planned.request)
-        jobs = Jobs.of(trace.workload, trace.nodes)
+        jobs = PooledJobs.of(trace.workload, trace.nodes)
         submit_s, end_s = baseline[planned.seed]
         # Results list pods by time and then as the trace does.
         order = np.argsort(trace.workload.arrival_s, kind="stable")
@@ -119,7 +119,7 @@ def _bounds(plan: Plan, baseline: Mapping[int, tuple[Floats, Floats]]) -> list[C
     return [_over_seeds(name, "bound", figures) for name, figures in found.items()]
 
 
-BOUNDS: dict[str, Callable[[Jobs], Floats] | None] = {
+BOUNDS: dict[str, Callable[[PooledJobs], Floats] | None] = {
     "pooled sharing": pooled_sharing,
     "clairvoyant shortest remaining first": shortest_remaining_first,
     "makespan bound": None,

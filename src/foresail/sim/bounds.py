@@ -16,8 +16,8 @@ from foresail.sim.work.shared_cpu import work_cpu_s
 from foresail.sim.work.work import Floats
 
 
-class Jobs(NamedTuple):
-    """Jobs before a pool of CPUs; every column has a value for each job."""
+class PooledJobs(NamedTuple):
+    """PooledJobs before a pool of CPUs; every column has a value for each job."""
 
     arrival_s: Sequence[float]
     work_cpu_s: Sequence[float]
@@ -27,7 +27,7 @@ class Jobs(NamedTuple):
     """CPUs of the pool."""
 
     @classmethod
-    def of(cls, workload: Workload, nodes: Sequence[NodeSpec]) -> Jobs:
+    def of(cls, workload: Workload, nodes: Sequence[NodeSpec]) -> PooledJobs:
         """The jobs of a trace; nobody uses more than the largest node has."""
         most = max(node.cpu_milli for node in nodes) / 1000
         limits = workload.cpu_limit_milli / 1000
@@ -36,7 +36,7 @@ class Jobs(NamedTuple):
         return cls(workload.arrival_s.tolist(), work_cpu_s(workload).tolist(), limit.tolist(), capacity)
 
 
-def pooled_sharing(jobs: Jobs) -> Floats:
+def pooled_sharing(jobs: PooledJobs) -> Floats:
     """When each job ends if all share the pool equally, nobody above its limit: what moves alone could reach."""
 
     def grant(present: list[int], _left: list[float]) -> list[float]:
@@ -50,7 +50,7 @@ def pooled_sharing(jobs: Jobs) -> Floats:
     return _flow(jobs, grant)
 
 
-def shortest_remaining_first(jobs: Jobs) -> Floats:
+def shortest_remaining_first(jobs: PooledJobs) -> Floats:
     """When each job ends if those with the least time left at their limit always go first; needs to know the future."""
 
     def grant(present: list[int], left: list[float]) -> list[float]:
@@ -63,7 +63,7 @@ def shortest_remaining_first(jobs: Jobs) -> Floats:
     return _flow(jobs, grant)
 
 
-def earliest_end_s(jobs: Jobs) -> float:
+def earliest_end_s(jobs: PooledJobs) -> float:
     """A time before which no schedule can have done all jobs.
 
     No job ends before it has worked at its limit since it came; and what comes at t or later takes the whole pool for
@@ -79,7 +79,7 @@ def earliest_end_s(jobs: Jobs) -> float:
     return max(alone, together)
 
 
-def _flow(jobs: Jobs, grant: Callable[[list[int], list[float]], list[float]]) -> Floats:
+def _flow(jobs: PooledJobs, grant: Callable[[list[int], list[float]], list[float]]) -> Floats:
     """Let jobs come and end; `grant` divides the pool among those present whenever one does."""
     ends_s = np.full(len(jobs.arrival_s), np.nan)
     coming = sorted(range(len(jobs.arrival_s)), key=lambda index: (jobs.arrival_s[index], index))
