@@ -74,7 +74,7 @@ _POD: Kept = {
     "metadata": {
         **_whole("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "labels"),
         "annotations": _POD_ANNOTATIONS,
-        "ownerReferences": _whole("kind", "name", "controller"),
+        "ownerReferences": _whole("kind", "name", "uid", "controller"),
     },
     "spec": {
         **_whole("schedulerName", "nodeName", "priority", "preemptionPolicy", "nodeSelector", "affinity"),
