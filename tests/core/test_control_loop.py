@@ -261,6 +261,10 @@ POD = World().pods
             [Resize(POD["a"], 500, "why"), Move(POD["a"], "why")],
             ": Move of a: it stands twice in one answer; say once what becomes of a pod",
         ),
+        (
+            [Hold(POD["d"], "node-0", "why", 5.0), Hold(POD["d"], "node-1", "why", 5.0)],
+            ": Hold of d: it stands twice in one answer; say once what becomes of a pod",
+        ),
     ],
 )
 def test_nonsense_is_an_error_that_names_controller_pod_and_value_and_nothing_is_done(answer, said):
@@ -329,6 +333,23 @@ def test_what_no_world_could_do_is_declined_before_anybody_is_asked():
             "mine",
         ),
     ]
+
+
+def test_a_resize_to_what_a_pod_has_is_left_out_unless_its_limit_changes():
+    answer = [
+        Resize(POD["a"], 1000, "as it is", 0),
+        Resize(POD["b"], 1000, "capped", 1200),
+        Resize(POD["c"], 1000, "x"),
+    ]
+    world = World(mine=Every(10.0, answer))
+    assert world.run() == 1
+    assert world.steered.done == [("resize", "b", 1000, 1200)]
+
+
+def test_room_may_be_held_for_a_pod_that_is_resized_in_the_same_answer():
+    world = World(mine=Every(10.0, [Hold(POD["a"], "node-1", "soon", 5.0), Resize(POD["a"], 900, "smaller")]))
+    assert world.run() == 2
+    assert world.steered.done == [("resize", "a", 900, None), ("hold", "a", "node-1", 5.0)]
 
 
 def test_a_dry_run_notes_everything_and_does_nothing():

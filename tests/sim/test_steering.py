@@ -181,6 +181,63 @@ def test_a_resize_down_makes_room_for_who_waits():
     ]
 
 
+def test_a_resize_leaves_held_room_to_whom_it_is_held_for_and_may_always_give_back():
+    script = Script(
+        {
+            1.0: lambda pods: [Hold(pods["wanted"].pod, "n0", "for later", for_s=5.0)],  # 700 of the 600 that are free
+            2.0: lambda pods: [Resize(pods["a"].pod, 401, "one more")],
+            3.0: lambda pods: [Resize(pods["a"].pod, 300, "less")],
+            4.0: lambda pods: [Resize(pods["a"].pod, 301, "one more")],
+            7.0: lambda pods: [Resize(pods["a"].pod, 1000, "all of it")],
+        }
+    )
+    jobs = {
+        "a": {"cpu_milli": 400, "duration_s": 9.0},
+        "wanted": {"cpu_milli": 700, "duration_s": 9.0, "arrival_s": 0.5},
+    }
+    log, result = run([1000, 1000], jobs, {}, controllers={"script": script})
+    assert [entry for entry in log if entry[1] in {"resize", "decline"}] == [
+        (2, "decline", "a", "n0"),
+        (3, "resize", "a", "n0"),
+        (4, "decline", "a", "n0"),
+        (7, "resize", "a", "n0"),
+    ]
+    declined = result.frame("journal").filter(what="decline")["detail"].to_list()
+    assert declined == ["resize declined: n0 has 0 milli-CPU left, and it would take 1 more"] * 2
+
+
+def test_pods_that_end_in_one_instant_have_all_left_before_anybody_is_decided_about():
+    jobs = {
+        "a": job(5),
+        "b": job(5),
+        "big": job(1, 1000, arrival_s=1.0),
+        "small": job(1, 500, arrival_s=2.0),
+    }
+    log, _ = run([1000], jobs, {}, work="shared-cpu")
+    assert log[2:5] == [(10, "end", "a", "n0"), (10, "end", "b", "n0"), (10, "start", "big", "n0")]
+
+
+def test_a_limit_that_a_resize_sets_holds_until_another_does():
+    turns = {
+        1.0: lambda pods: [Resize(pods["a"].pod, 200, "capped", cpu_limit_milli=250)],
+        2.0: lambda pods: [Resize(pods["a"].pod, 250, "within its limit")],
+        3.0: lambda pods: [],
+    }
+    script = Script(turns)
+    log, _ = run([1000], {"a": job(4)}, {}, controllers={"script": script}, work="shared-cpu")
+    assert log[-1] == (13, "end", "a", "n0")  # 1 CPU until 1, then a quarter of one
+    seen = {time_s: view.running[0] for time_s, view in script.seen.items()}
+    assert [(one.cpu_milli, one.cpu_limit_milli) for one in seen.values()] == [(500, 0), (200, 250), (250, 250)]
+
+
+def test_a_pod_has_its_node_since_it_started_there():
+    script = Script({3.0: lambda pods: [Move(pods["a"].pod, "why not", "n1")], 4.0: lambda pods: []})
+    run(
+        [1000, 1000], {"a": {"cpu_milli": 500, "duration_s": 9.0, "arrival_s": 2.0}}, {}, controllers={"script": script}
+    )
+    assert [(one.running[0].since_s, one.running[0].node) for one in script.seen.values()] == [(2, "n0"), (3, "n1")]
+
+
 def test_an_evicted_pod_is_made_anew_as_it_was_asked_for():
     log, result = run(
         [1000],

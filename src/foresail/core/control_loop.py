@@ -191,10 +191,11 @@ def _wrong_pod(action: Action, view: View) -> str:
 def _wrong_place(action: Action, view: View, seen: set[Hashable]) -> str:
     if not isinstance(action, Resize) and not _is_node(action, view):
         return f"there is no node {action.node!r}; the nodes are those in view.table.names"
-    place = (action.pod.uid, action.node if isinstance(action, Hold) else None)
-    if place in seen:
+    # Room is held at one node for a pod: a second hold would undo the first.
+    said = (action.pod.uid, isinstance(action, Hold))
+    if said in seen:
         return "it stands twice in one answer; say once what becomes of a pod"
-    seen.add(place)
+    seen.add(said)
     return ""
 
 

@@ -51,7 +51,7 @@ class Lab:
 
     with Lab(fake_nodes=5) as lab:
         with lab.api() as api:
-            api.items("/api/v1/nodes")
+            api.items(NODE.path)
     """
 
     def __init__(

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from foresail.kube.api.client import MERGE, Client, Object
-from foresail.kube.api.errors import ApiError, ClusterError, NotFound
+from foresail.kube.api.errors import ClusterError, NotFound
 from foresail.kube.api.kinds import EVENT
+from foresail.kube.api.retries import is_nobodys_fault, list_pause_s
 from foresail.live.cache.pods import CachedPod
 from foresail.logs import get_logger
 
@@ -23,9 +24,6 @@ _MOST_NOTE_BYTES = 1024
 _MOST_WAITING = 5000
 _MOST_REMEMBERED = 2000
 _SERIES_LASTS_S = 360.0
-_PAUSE_S = 1.0
-_PASSING = frozenset({401, 429, 503})
-"""What no event is to blame for: credentials that are to be renewed, a server that is busy or restarts."""
 
 
 @dataclass(slots=True)
@@ -109,11 +107,11 @@ class Events:
             if not self.failure:
                 get_logger().warning("event_failed", pod=event.pod.full_name, error=str(error))
             self.failure = str(error)
-            if isinstance(error, ApiError) and error.status not in _PASSING:
-                self.dropped += 1
+            if not is_nobodys_fault(error):
+                self.dropped += 1  # it would stand in the way of all behind it
                 return
             self._put_back(event)
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(list_pause_s(error))
         else:
             self.sent += 1
             self.failure = ""

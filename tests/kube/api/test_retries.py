@@ -1,9 +1,21 @@
 """One rule of what is asked again and when."""
 
+import asyncio
+
 import pytest
 
 from foresail.kube.api.errors import ClusterError, Unreachable, api_error
-from foresail.kube.api.retries import WatchPauses, busy_pause_s, may_arrive, may_pass, pause_s
+from foresail.kube.api.retries import (
+    ATTEMPTS,
+    WatchPauses,
+    busy_pause_s,
+    is_nobodys_fault,
+    list_pause_s,
+    may_arrive,
+    may_pass,
+    pause_s,
+    until_done,
+)
 
 
 def error(status: int, retry_after_s: float | None = None):
@@ -49,3 +61,52 @@ def test_a_watch_comes_back_within_three_seconds_whatever_it_is_told():
     assert pauses.failures == 8
     pauses.reset()
     assert pauses.next_s() <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("failure", "is_nobodys", "longest_s"),
+    [
+        (Unreachable("no answer"), True, 1.0),
+        (ClusterError("the token file is empty"), True, 1.0),
+        (error(401), True, 5.0),
+        (error(403), False, 5.0),
+        (error(409), False, 1.0),
+        (error(422), False, 1.0),
+        (error(429, 3.0), True, 3.0),
+        (error(500), False, 1.0),
+        (error(503, 60.0), True, 10.0),
+        (error(503, 0.1), True, 1.0),
+    ],
+)
+def test_whose_fault_a_failure_is_and_how_long_a_whole_list_waits_after_it(failure, is_nobodys, longest_s):
+    assert (is_nobodys_fault(failure), list_pause_s(failure)) == (is_nobodys, longest_s)
+
+
+def sent(*answers):
+    """How often a write was sent, the pauses between, and what came of it."""
+    left, pauses, times = list(answers), [], 0
+
+    async def send():
+        nonlocal times
+        times += 1
+        answer = left.pop(0) if left else answers[-1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def sleep(pause_s):
+        pauses.append(pause_s)
+
+    try:
+        done = asyncio.run(until_done(send, sleep=sleep))
+    except ClusterError as failed:
+        done = failed
+    return times, len(pauses), done
+
+
+def test_a_write_is_sent_again_as_long_as_it_may_pass_and_no_longer():
+    lost, refused = Unreachable("no answer"), error(403)
+    assert sent("done") == (1, 0, "done")
+    assert sent(lost, error(409), "done") == (3, 2, "done")
+    assert sent(lost, refused, "done") == (2, 1, refused)
+    assert sent(lost) == (ATTEMPTS, ATTEMPTS - 1, lost)

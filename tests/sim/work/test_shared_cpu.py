@@ -141,6 +141,14 @@ def test_a_resize_in_the_middle():
     assert world.ends() == close(12, 18)
 
 
+def test_a_pod_that_is_resized_to_next_to_nothing_weighs_as_much_as_one_that_requests_nothing():
+    world = World([1], [4, 4], requests=[1000, 0])
+    world.at(0).start(0, 0)
+    world.work.resize(0, 1, 0)
+    world.work.start(1, 0)
+    assert world.ends() == close(8, 8)
+
+
 def test_a_new_limit_in_the_middle():
     world = World([4], [8])
     world.at(0).start(0, 0)
@@ -187,6 +195,20 @@ def test_without_checkpoint_times_all_is_kept_or_nothing(keeps_progress, end_s):
     world.at(8).stop(0)
     world.at(10).start(0, 0)
     assert world.ends() == close(end_s)
+
+
+def test_a_move_is_a_checkpoint_and_the_next_is_counted_from_there():
+    # Checkpoint at 4; moved at 7 with 7 done, so the next is due at 11; torn away at 10: 7 are kept; at 12: 11.
+    world = World([1, 1], [20], keeps_progress=True, checkpoint_every_s=4)
+    world.at(0).start(0, 0)
+    world.at(7).move(0, 1)
+    world.at(10).stop(0)
+    assert (world.work.done_cpu_s(0), world.work.lost_cpu_s(0)) == (pytest.approx(7), pytest.approx(3))
+    world = World([1, 1], [20], keeps_progress=True, checkpoint_every_s=4)
+    world.at(0).start(0, 0)
+    world.at(7).move(0, 1)
+    world.at(12).stop(0)
+    assert world.work.done_cpu_s(0) == pytest.approx(11)
 
 
 def test_a_checkpoint_counts_by_the_rates_that_held_before_it():

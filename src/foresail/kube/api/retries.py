@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from foresail.kube.api.errors import ApiError, ClusterError, Conflict, Unreachable
+from foresail.kube.api.errors import ApiError, ClusterError, Conflict, Forbidden, Unauthorized, Unreachable
 
 ATTEMPTS = 6
 """How often a write is asked for before it counts as failed."""
@@ -21,6 +25,12 @@ met within this time.
 
 _BUSY_S = 1.0
 _MOST_BUSY_S = 10.0
+_REFUSED_S = 5.0
+"""A right that is missing is not given within a second."""
+_NOBODYS_FAULT = frozenset({401, 429, 503})
+
+Sleep = Callable[[float], Awaitable[None]]
+T = TypeVar("T")
 
 
 def may_pass(error: ClusterError) -> bool:
@@ -35,6 +45,25 @@ def may_arrive(error: ClusterError) -> bool:
     return not isinstance(error, ApiError) or error.status >= 500
 
 
+def is_nobodys_fault(error: ClusterError) -> bool:
+    """Whether any other request would have failed as well: nobody answered, credentials are to be renewed, or a server
+    is busy or restarts.
+    """
+    return not isinstance(error, ApiError) or error.status in _NOBODYS_FAULT
+
+
+async def until_done(send: Callable[[], Awaitable[T]], *, sleep: Sleep = asyncio.sleep) -> T:
+    """What a write answers, sent again as long as it may pass; raises what does not, and the last failure."""
+    for failures in itertools.count():
+        try:
+            return await send()
+        except ClusterError as error:
+            if failures + 1 == ATTEMPTS or not may_pass(error):
+                raise
+            await sleep(pause_s(failures, error))
+    raise AssertionError  # counting never ends
+
+
 def pause_s(failures: int, error: ClusterError) -> float:
     """How long to leave a server alone before a write is asked for again, after this many failures before this one."""
     return max(_told_s(error), _doubled_s(failures, MOST_WRITE_S))
@@ -43,6 +72,13 @@ def pause_s(failures: int, error: ClusterError) -> float:
 def busy_pause_s(error: ApiError) -> float:
     """How long to wait before a read is asked for again that met a busy server."""
     return min(_BUSY_S if error.retry_after_s is None else error.retry_after_s, _MOST_BUSY_S)
+
+
+def list_pause_s(error: ClusterError) -> float:
+    """How long one who has a whole list to write leaves the server alone after a failure."""
+    return (
+        _REFUSED_S if isinstance(error, Forbidden | Unauthorized) else max(_BUSY_S, min(_told_s(error), _MOST_BUSY_S))
+    )
 
 
 def jittered(longest_s: float) -> float:

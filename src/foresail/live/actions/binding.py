@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import ClusterError, Conflict, Forbidden, NotFound, Unauthorized
 from foresail.kube.api.kinds import POD
-from foresail.kube.api.retries import ATTEMPTS, may_arrive, may_pass, pause_s
+from foresail.kube.api.retries import ATTEMPTS, Sleep, may_arrive, may_pass, pause_s
 from foresail.kube.objects.values import GPU_DEVICES
 from foresail.live.scheduler.conditions import SCHEDULER_ERROR, touch
 from foresail.logs import get_logger
@@ -81,7 +81,7 @@ class Binder:
     too, and before a bind ends as failed while a request of it may still arrive, the pod is given a new version.
     """
 
-    def __init__(self, api: Client, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(self, api: Client, *, sleep: Sleep = asyncio.sleep) -> None:
         self._api = api
         self._sleep = sleep
 

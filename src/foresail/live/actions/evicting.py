@@ -11,7 +11,7 @@ from foresail.core.preemption import Preemption
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import ClusterError, Conflict, NotFound
 from foresail.kube.api.kinds import POD
-from foresail.kube.api.retries import ATTEMPTS, may_pass, pause_s
+from foresail.kube.api.retries import until_done
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.pods import CachedPod
 from foresail.logs import get_logger
@@ -66,17 +66,16 @@ class Evictor:
 
         `last`: the request lets the pod go, so one that is gone after an attempt that seemed to fail went by it.
         """
-        attempt = 0
-        while True:
+        attempts = 0
+
+        async def attempt() -> bool:
+            nonlocal attempts
             if not wanted():
                 raise _NotWantedError("the pod is no longer to get the node, or another replica may lead by now")
-            try:
-                return await self._attempt(pod, send) or (last and attempt > 0)
-            except ClusterError as error:
-                attempt += 1
-                if attempt == ATTEMPTS or not may_pass(error):
-                    raise
-                await asyncio.sleep(pause_s(attempt - 1, error))
+            attempts += 1
+            return await self._attempt(pod, send) or (last and attempts > 1)
+
+        return await until_done(attempt)
 
     async def _attempt(self, pod: CachedPod, send: Send) -> bool:
         try:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from foresail.kube.api.client import Client, Object
-from foresail.kube.api.errors import ClusterError, Conflict, NotFound
-from foresail.kube.api.retries import ATTEMPTS, may_pass, pause_s
-from foresail.kube.objects.quantity import QuantityError, milli
+from foresail.kube.api.errors import ClusterError, NotFound
+from foresail.kube.api.kinds import POD
+from foresail.kube.api.retries import Sleep, until_done
+from foresail.kube.objects.quantity import NANO_PER_MILLI, RequestError, milli, rounded
+from foresail.kube.objects.requests import effective_requests
 from foresail.live.cache.pods import CachedPod
 
+_GONE = "the pod is gone"
 _LOOK_EVERY_S = 1.0
 _LOOK_FOR_S = 30.0
 """How long the kubelet's answer is waited for; one that takes longer is under way still."""
@@ -22,31 +24,33 @@ class Resizer:
     The pod's uid and version are preconditions: nobody's change in between is overwritten, and one may ask again.
     """
 
-    def __init__(self, api: Client, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(self, api: Client, *, sleep: Sleep = asyncio.sleep) -> None:
         self._api = api
         self._sleep = sleep
 
     async def resize(self, pod: CachedPod, cpu_milli: int, cpu_limit_milli: int | None) -> str:
         """Why it could not be done, in words; empty if the kubelet has done it, or is about to."""
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        attempt = 0
-        while True:
-            try:
-                found = await self._api.get(path)
-                if found["metadata"]["uid"] != pod.uid or "deletionTimestamp" in found["metadata"]:
-                    return "the pod is gone"
-                wanted = resized(found, pod.spec.cpu_milli, cpu_milli, cpu_limit_milli)
-                if isinstance(wanted, str):
-                    return wanted
+        path = POD.named(pod.name, pod.namespace)
+
+        async def attempt() -> Object | str:
+            """The patch that was made, or why there is none."""
+            found = await self._api.get(path)
+            if found["metadata"]["uid"] != pod.uid or "deletionTimestamp" in found["metadata"]:
+                return _GONE
+            wanted = resized(found, cpu_milli, cpu_limit_milli)
+            if not isinstance(wanted, str):
                 await self._api.patch(f"{path}/resize", wanted)
-                return await self._word_of_kubelet(path, pod.uid, wanted["spec"]["containers"][0])
-            except NotFound:
-                return "the pod is gone"
-            except ClusterError as error:
-                attempt += 1
-                if attempt == ATTEMPTS or not (isinstance(error, Conflict) or may_pass(error)):
-                    return str(error)
-                await self._sleep(pause_s(attempt - 1, error))
+            return wanted
+
+        try:
+            made = await until_done(attempt, sleep=self._sleep)
+        except NotFound:
+            return _GONE
+        except ClusterError as error:
+            return str(error)
+        if isinstance(made, str):
+            return made
+        return await self._word_of_kubelet(path, pod.uid, made["spec"]["containers"][0])
 
     async def _word_of_kubelet(self, path: str, uid: str, wanted: Object) -> str:
         for _ in range(int(_LOOK_FOR_S / _LOOK_EVERY_S)):
@@ -63,31 +67,46 @@ class Resizer:
         return ""
 
 
-def resized(found: Object, held_milli: int, cpu_milli: int, cpu_limit_milli: int | None) -> Object | str:
-    """The patch that lets a pod request `cpu_milli` in all, or why there is none.
+def resized(found: Object, cpu_milli: int, cpu_limit_milli: int | None) -> Object | str:
+    """The patch that lets a pod request `cpu_milli` in all, as Kubernetes adds it up, or why there is none.
 
-    `held_milli` is what it requests in all now, with what is none of its containers' (overhead, sidecars).
+    What is none of its container's stays as it is: sidecars, overhead, and what its init containers needed.
     """
-    containers = found["spec"].get("containers") or []
+    spec = found["spec"]
+    containers = spec.get("containers") or []
     with_cpu = [one for one in containers if "cpu" in ((one.get("resources") or {}).get("requests") or {})]
     if not with_cpu and len(containers) == 1:
         with_cpu = containers
     if len(with_cpu) != 1:
         return f"{len(with_cpu)} of its containers request CPU; only a pod in which one does can be resized"
     container = with_cpu[0]
-    resources = container.get("resources") or {}
+    if any("cpu" in (stated or {}) for stated in (spec.get("resources") or {}).values()):
+        return "its CPU is stated for the pod as a whole, which its containers cannot change"
     try:
-        has_milli = milli((resources.get("requests") or {}).get("cpu", "0"))
-    except QuantityError as error:
-        return f"the CPU request of its container cannot be read: {error}"
-    request_milli = cpu_milli - max(0, held_milli - has_milli)
-    if request_milli <= 0:
-        return f"{held_milli - has_milli} milli-CPU of it are not its container's, which leaves none of {cpu_milli}"
-    changed: Object = {"requests": {"cpu": f"{request_milli}m"}}
+        beside_milli, least_milli = _without(spec, container)
+    except RequestError as error:
+        return f"its requests cannot be read: {error}"
+    if cpu_milli < least_milli:
+        return f"its init containers need {least_milli} milli-CPU, and it counts for no less"
+    if cpu_milli <= beside_milli:
+        return f"{beside_milli} milli-CPU of it are not its container's, which leaves none of {cpu_milli}"
+    changed: Object = {"requests": {"cpu": f"{cpu_milli - beside_milli}m"}}
     if cpu_limit_milli is not None:
         changed["limits"] = {"cpu": f"{cpu_limit_milli}m" if cpu_limit_milli else None}
     about = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
     return {"metadata": about, "spec": {"containers": [{"name": container["name"], "resources": changed}]}}
+
+
+def _without(spec: Object, container: Object) -> tuple[int, int]:
+    """Milli-CPU that a pod requests beside one of its containers while it runs, and the least it counts for at all."""
+    others = [one for one in spec["containers"] if one is not container]
+    starters = spec.get("initContainers") or []
+    sidecars = [one for one in starters if one.get("restartPolicy") == "Always"]
+    beside, least = (
+        effective_requests({**spec, "containers": others, "initContainers": starting}).get("cpu", 0)
+        for starting in (sidecars, starters)
+    )
+    return rounded(beside, NANO_PER_MILLI), rounded(least, NANO_PER_MILLI)
 
 
 def _has(found: Object, wanted: Object) -> bool:

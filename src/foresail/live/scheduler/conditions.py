@@ -7,18 +7,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from foresail.kube.api.client import Client, Object
-from foresail.kube.api.errors import ApiError, ClusterError, Forbidden, NotFound, Unauthorized
+from foresail.kube.api.errors import ClusterError, Forbidden, NotFound
 from foresail.kube.api.kinds import POD
-from foresail.kube.api.retries import may_pass
+from foresail.kube.api.retries import is_nobodys_fault, list_pause_s, may_pass
 from foresail.live.cache.pods import CachedPod
 from foresail.logs import get_logger
 
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 _TYPE = "PodScheduled"
 _WRITERS = 4
-_PAUSE_S = 1.0
-_REFUSED_PAUSE_S = 5.0
-"""A right that is missing is not given within a second."""
 
 Told = tuple[str, str]
 """Reason and message."""
@@ -92,13 +89,12 @@ class PodConditions:
             if not self.failure:
                 get_logger().warning("condition_failed", pod=pod.full_name, error=str(error))
             self.failure = str(error)
-            refused = isinstance(error, Forbidden | Unauthorized)
             # After a conflict another writer was quicker, or another pod has taken the name: the watch will tell.
-            worth_it = refused or may_pass(error) or not isinstance(error, ApiError)
+            worth_it = isinstance(error, Forbidden) or may_pass(error) or is_nobodys_fault(error)
             if worth_it and self._told.get(uid) == told:
                 del self._told[uid]
                 self._wanted.setdefault(uid, told)
-            await asyncio.sleep(_REFUSED_PAUSE_S if refused else _PAUSE_S)
+            await asyncio.sleep(list_pause_s(error))
         else:
             self.failure = ""
 

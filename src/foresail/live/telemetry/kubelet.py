@@ -14,6 +14,7 @@ from foresail.core.clock import Clock
 from foresail.core.control import CPU_USED_MILLI
 from foresail.kube.api.client import Client
 from foresail.kube.api.errors import ClusterError
+from foresail.kube.api.kinds import NODE
 from foresail.live.cache.cache import Cache
 from foresail.logs import get_logger
 
@@ -56,7 +57,7 @@ class KubeletCpu:
         problem = ""
         for node in sorted({pod.node for pod in ours}):
             try:
-                text = await self._api.text(f"/api/v1/nodes/{node}/proxy/metrics/resource")
+                text = await self._api.text(NODE.named(node, part="proxy/metrics/resource"))
             except ClusterError as error:
                 problem = str(error)
                 continue
