@@ -43,18 +43,19 @@ class Reporting:
     def end(self, uid: str) -> None:
         self.cache.drop_pod(uid)
 
-    def counted(self) -> dict[tuple[str, str], int]:
+    def counted(self) -> dict[tuple[str, ...], int]:
         """Rows by source and verdict."""
-        (family,) = self.metrics.rows.collect()
-        return {
-            (one.labels["source"], one.labels["verdict"]): int(one.value)
-            for one in family.samples
-            if one.name.endswith("_total")
-        }
+        return counts(self.metrics.rows)
 
     def step(self, job: str) -> int | None:
         known = self.store.of(job)
         return None if known is None else known.row.step
+
+
+def counts(counter: Any) -> dict[tuple[str, ...], int]:
+    """What a counter has counted, by the values of its labels."""
+    (family,) = counter.collect()
+    return {tuple(one.labels.values()): int(one.value) for one in family.samples if one.name.endswith("_total")}
 
 
 def _rfc3339(unix_s: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import structlog
-from tests.live.telemetry.reporting import NOW_S, Reporting
+from tests.live.telemetry.reporting import NOW_S, Reporting, counts
 
 from foresail.errors import OptionError
 from foresail.live.telemetry.checkpoints import ReportedCheckpoints
@@ -189,8 +189,7 @@ def test_a_checkpoint_is_asked_for_in_a_file_and_confirmed_by_a_row(one, tmp_pat
     assert [one.checkpoints.first_step_since(JOB, NOW_S - ago_s) for ago_s in (99, 80, 79, 69)] == [10, 20, 25, None]
     one.look()
     assert sorted(path.name for path in request.parent.iterdir()) == ["progress.csv"]
-    counts = {one.labels["outcome"]: one.value for one in one.metrics.checkpoints.collect()[0].samples}
-    assert counts == {"asked": 1, "confirmed": 1}
+    assert counts(one.metrics.checkpoints) == {("asked",): 1, ("confirmed",): 1}
 
 
 def test_a_request_that_is_withdrawn_is_gone_also_when_an_earlier_process_wrote_it_and_another_stays(one, tmp_path):

@@ -7,16 +7,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from tests.live.api_server import ApiServer
 from tests.live.cluster import make_node, make_pod
 
 from foresail.core.control import LOSS, STEPS_DONE, STEPS_TOTAL, Action, View
+from foresail.errors import OptionError
 from foresail.live.control.program import ControlProgram, ControlSettings
 from foresail.live.scheduler.run import RunSettings, SchedulerProgram
 from foresail.live.serving.server import ServerSettings
 from foresail.live.telemetry.settings import TelemetrySettings
+from foresail.live.telemetry.sources import check_telemetry
 
+NO_FILE = "/none"
 READ = (STEPS_DONE, STEPS_TOTAL, LOSS)
 
 
@@ -41,9 +45,9 @@ class Reads:
                 await self.turn.wait()
 
 
-def program_of(kind: str, api: Any, controller: Reads, telemetry: TelemetrySettings) -> Any:
+def program_of(kind: str, api: Any, controller: Reads, telemetry: TelemetrySettings, said: list[str]) -> Any:
     common: dict[str, Any] = {"leader_elect": False, "telemetry": telemetry, "server": ServerSettings(port=0)}
-    more: dict[str, Any] = {"announce": lambda _: None, "controllers": {"reads": controller}}
+    more: dict[str, Any] = {"announce": said.append, "controllers": {"reads": controller}}
     if kind == "control":
         return ControlProgram(ControlSettings(controllers=(), **common), api, **more)
     return SchedulerProgram(RunSettings(**common), api, **more)
@@ -62,7 +66,7 @@ def test_progress_in_a_folder_reaches_controllers_by_pod(server, tmp_path: Path,
         controller = Reads()
         async with server(told) as api:
             settings = TelemetrySettings(progress_dirs=(str(tmp_path),), progress_every_s=0.02)
-            program = program_of(kind, api, controller, settings)
+            program = program_of(kind, api, controller, settings, [])
             task = asyncio.create_task(program.run())
             await controller.until(lambda seen: seen == {"uid-p": (10.0, 100.0, 0.5), "uid-q": (None, None, None)})
             told.drop("pods", "p")
@@ -76,3 +80,60 @@ def test_progress_in_a_folder_reaches_controllers_by_pod(server, tmp_path: Path,
             await task
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", ["run", "control"])
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:0"], ids=["own server", "second address"])
+def test_progress_over_http_reaches_controllers_on_either_address(server, kind, address):
+    told = ApiServer()
+    told.put("nodes", make_node("a"))
+    told.put("pods", make_pod("p", node="a", labels={"foresail.dev/job": "train"}))
+
+    async def story() -> None:
+        controller, said = Reads(), []
+        async with server(told) as api, aiohttp.ClientSession() as session:
+            program = program_of(kind, api, controller, TelemetrySettings(progress_address=address), said)
+            task = asyncio.create_task(program.run())
+            await controller.until(lambda seen: "uid-p" in seen)
+            telemetry = program.telemetry if kind == "control" else program.live.telemetry
+            own = next(text for text in said if text.startswith("health")).rpartition(" ")[2]
+            async with asyncio.timeout(30):
+                while address != "127.0.0.1:0" and not telemetry.receiver_url:
+                    await asyncio.sleep(0)
+            report = {"job": "train", "rows": [{"time": 1000, "step": 7, "total": 9, "loss": 0.5}]}
+            async with session.post(f"{telemetry.receiver_url or own}/v1/progress", json=report) as answer:
+                assert (answer.status, await answer.json()) == (200, {"checkpoint": ""})
+            await controller.until(lambda seen: seen["uid-p"] == (7.0, 9.0, 0.5))
+            assert telemetry.checkpoints.ask("default/train", "r1")
+            async with session.get(f"{own}/metrics") as answer:
+                assert 'foresail_progress_rows_total{source="http",verdict="taken"} 1.0' in await answer.text()
+            async with session.get(f"{own}/readyz") as answer:
+                assert (answer.status, "[+] progress http" in await answer.text()) == (200, True)
+            program.stop()
+            await task
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (
+            TelemetrySettings(progress_address="0.0.0.0:1234"),
+            "--progress-address is 0.0.0.0:1234, which other machines can reach; give --tls-cert and --tls-key, or l",
+        ),
+        (TelemetrySettings(progress_address="nonsense"), '--progress-address is "nonsense"; write host and port'),
+        (TelemetrySettings(progress_token_file=NO_FILE), "--progress-token-file is /none; there is no such file"),
+        (TelemetrySettings(progress_token_file=__file__), "--progress-token-file needs --progress-address"),
+        (TelemetrySettings(progress_dirs=("team=",)), '--progress-dir is "team="; write FOLDER'),
+    ],
+)
+def test_options_that_cannot_work_are_refused_before_anything_begins(settings, why):
+    with pytest.raises(OptionError) as raised:
+        check_telemetry(settings, ServerSettings())
+    assert str(raised.value).startswith(why)
+
+
+def test_beyond_loopback_progress_needs_tls_and_no_more(tmp_path):
+    server = ServerSettings(certificate=tmp_path / "crt", key=tmp_path / "key")
+    check_telemetry(TelemetrySettings(progress_address="0.0.0.0:1234"), server)

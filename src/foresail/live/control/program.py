@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from foresail.controllers import in_words, load_controllers
 from foresail.core.clock import Clock, WallClock
@@ -24,7 +25,7 @@ from foresail.live.scheduler.metrics import Metrics
 from foresail.live.serving.health import Health, token_in
 from foresail.live.serving.server import ServerSettings, check_metrics, check_tls_files
 from foresail.live.telemetry.settings import TelemetrySettings
-from foresail.live.telemetry.sources import Sources
+from foresail.live.telemetry.sources import Sources, check_telemetry
 from foresail.policies.plain.devices import LeastSufficient
 
 _FINISH_S = 20.0
@@ -88,6 +89,8 @@ class ControlProgram(Program):
             self._clock,
             scheduler_name=settings.scheduler_name,
             registry=self.metrics.registry,
+            server=settings.server,
+            leads=lambda: self.leads,
         )
         self.steering = LiveSteering(
             self._controllers,
@@ -114,13 +117,14 @@ class ControlProgram(Program):
             *self.telemetry.parts(),
         ]
 
-    def app(self) -> Health:
-        return Health(
+    def app(self) -> Any:
+        health = Health(
             alive=self.alive(),
             ready=self.ready(),
             metrics=self.metrics.text,
             token=token_in(self.settings.token_file),
         )
+        return self.telemetry.app(health)
 
     def known(self) -> None:
         ours = self.settings.scheduler_name
@@ -161,6 +165,7 @@ async def run_control(settings: ControlSettings, *, announce: Announce) -> None:
     """Give controllers their turns until SIGINT or SIGTERM."""
     check_metrics(settings.server, settings.token_file)
     check_tls_files(settings.server)
+    check_telemetry(settings.telemetry, settings.server)
     load_controllers(settings.controllers)  # a name that is not there is told before a cluster is asked for anything
     async with await connected(find_connection(settings.kubeconfig, settings.context), announce) as api:
         await run_until_signal(ControlProgram(settings, api, announce=announce))

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from foresail.controllers import in_words, load_controllers
 from foresail.core.backoff import Backoff
@@ -25,6 +26,7 @@ from foresail.live.scheduler.scheduler import LiveScheduler
 from foresail.live.serving.health import Health, token_in
 from foresail.live.serving.server import ServerSettings, check_metrics, check_tls_files
 from foresail.live.telemetry.settings import TelemetrySettings
+from foresail.live.telemetry.sources import check_telemetry
 from foresail.policies.kubernetes import FILTERS
 from foresail.policies.profiles.load import is_profile_file, load_profile, split_name
 from foresail.traces.trace import load_workload
@@ -113,6 +115,7 @@ class SchedulerProgram(Program):
             controllers=self._controllers,
             dry_run=settings.dry_run,
             telemetry=settings.telemetry,
+            server=settings.server,
         )
         super().__init__(
             api,
@@ -147,13 +150,14 @@ class SchedulerProgram(Program):
             Part("events", live.events.run, ready=lambda: live.events.failure),
         ]
 
-    def app(self) -> Health:
-        return Health(
+    def app(self) -> Any:
+        health = Health(
             alive=self.alive(),
             ready=self.ready(),
             metrics=self._metrics,
             token=token_in(self.settings.token_file),
         )
+        return self.live.telemetry.app(health)
 
     def known(self) -> None:
         cache = self.cache
@@ -205,6 +209,7 @@ async def run_scheduler(settings: RunSettings, *, announce: Announce) -> None:
     """Place pods until SIGINT or SIGTERM; SIGHUP looks at the profile file at once."""
     check_metrics(settings.server, settings.token_file)
     check_tls_files(settings.server)
+    check_telemetry(settings.telemetry, settings.server)
     check_names(settings)
     async with await connected(find_connection(settings.kubeconfig, settings.context), announce) as api:
         program = SchedulerProgram(settings, api, announce=announce)

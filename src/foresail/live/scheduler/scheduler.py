@@ -31,6 +31,7 @@ from foresail.live.reports import EventReport, counted
 from foresail.live.scheduler.cluster import LiveCluster
 from foresail.live.scheduler.dry_run import DryCluster
 from foresail.live.scheduler.metrics import SCHEDULED, UNSCHEDULABLE, Metrics
+from foresail.live.serving.server import ServerSettings
 from foresail.live.telemetry.settings import TelemetrySettings
 from foresail.live.telemetry.sources import Sources
 from foresail.logs import get_logger
@@ -57,9 +58,11 @@ class LiveScheduler(Listener):
         controllers: Mapping[str, Controller] | None = None,
         dry_run: bool = False,
         telemetry: TelemetrySettings | None = None,
+        server: ServerSettings | None = None,
     ) -> None:
         """`reports` listen to the journal, beside those that write Events and count. In a `dry_run` nothing is written
-        to the cluster. `telemetry`: what controllers are told of pods beyond their specification.
+        to the cluster. `telemetry`: what controllers are told of pods beyond their specification; `server` is
+        the one that reports may be sent to.
         """
         backoff = backoff or Backoff()
         self._scheduler_name = scheduler_name
@@ -88,6 +91,8 @@ class LiveScheduler(Listener):
             self._clock,
             scheduler_name=scheduler_name,
             registry=self.metrics.registry,
+            server=server,
+            leads=lambda: self.leads,
         )
         self.steering = LiveSteering(
             controllers or {},

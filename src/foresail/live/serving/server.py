@@ -53,7 +53,7 @@ class ServerSettings:
         if self.client_ca is not None and not self.is_tls:
             raise OptionError("--client-ca is given without --tls-cert and --tls-key; client certificates need TLS")
         _check_files({"tls-cert": self.certificate, "tls-key": self.key, "client-ca": self.client_ca})
-        if not _is_loopback(self.host) and self.client_ca is None:
+        if not is_loopback(self.host) and self.client_ca is None:
             raise OptionError(
                 f"--address is {self.host}:{self.port}, which other machines can reach, and anybody who asks would be "
                 "answered; give --tls-cert, --tls-key and --client-ca (kube-scheduler shows a client certificate with "
@@ -71,7 +71,7 @@ def check_metrics(settings: ServerSettings, token_file: Path | None) -> None:
     """Refuse to show metrics to strangers; /healthz and /readyz say nothing that is worth hiding."""
     settings.check_tls()
     _check_files({"tls-cert": settings.certificate, "tls-key": settings.key, "token-file": token_file})
-    if not _is_loopback(settings.host) and (not settings.is_tls or token_file is None):
+    if not is_loopback(settings.host) and (not settings.is_tls or token_file is None):
         raise OptionError(
             f"--address is {settings.host}:{settings.port}, which other machines can reach; give --tls-cert, --tls-key "
             "and --token-file, or listen on 127.0.0.1"
@@ -102,17 +102,17 @@ def _check_files(given: Mapping[str, Path | None]) -> None:
             raise OptionError(f"--{option} is {path}; there is no such file")
 
 
-def parse_address(text: str) -> tuple[str, int]:
+def parse_address(text: str, option: str = "--address") -> tuple[str, int]:
     """Host and port of `127.0.0.1:8888`, `[::1]:8888` or `:8888` (all addresses)."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise OptionError(f'--address is "{text}"; write host and port, as in 127.0.0.1:8888')
+        raise OptionError(f'{option} is "{text}"; write host and port, as in 127.0.0.1:8888')
     return host or "0.0.0.0", int(port)  # noqa: S104 - only with TLS, see `check` and `check_metrics`
 
 
-def listen(settings: ServerSettings) -> socket.socket:
-    """A socket that listens; port 0 is then a real one."""
+def listen(settings: ServerSettings, option: str = "--address") -> socket.socket:
+    """A socket that listens; port 0 is then a real one. `option` says where."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=1024)
@@ -121,19 +121,20 @@ def listen(settings: ServerSettings) -> socket.socket:
         why = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or error
         raise OptionError(
             f"cannot listen on {settings.host}:{settings.port}: {why}; "
-            "give another --address, or port 0 for any free one"
+            f"give another {option}, or port 0 for any free one"
         ) from error
 
 
-async def serve(app: Any, at: socket.socket, settings: ServerSettings) -> None:
-    """Serve until cancelled; requests under way are answered."""
+async def serve(app: Any, at: socket.socket, settings: ServerSettings, *, guarded: bool = False) -> None:
+    """Serve until cancelled; requests under way are answered. `guarded`: strangers ask here, see `limits`."""
     import uvicorn  # noqa: PLC0415 - only servers need it
 
-    from foresail.live.serving.gathering import WholeAnswers  # noqa: PLC0415 - so does this
+    from foresail.live.serving.gathering import WholeAnswers  # noqa: PLC0415 - so do these
+    from foresail.live.serving.limits import Guarded  # noqa: PLC0415 - see above
 
     config = uvicorn.Config(
         app,
-        http=WholeAnswers,
+        http=Guarded if guarded else WholeAnswers,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -194,7 +195,7 @@ async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:

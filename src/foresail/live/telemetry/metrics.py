@@ -20,3 +20,6 @@ class TelemetryMetrics:
         )
         self.jobs = gauge("progress_jobs", "Training jobs whose progress is known.")
         self.checkpoints = counter("checkpoint_requests", "Checkpoints asked for, by what became of it.", ["outcome"])
+        self.requests = counter(
+            "progress_requests", "Requests to the receiver of progress, by the status of the answer.", ["status"]
+        )

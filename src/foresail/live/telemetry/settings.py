@@ -18,3 +18,9 @@ class TelemetrySettings:
     one namespace's; may be given several times."""
     progress_every_s: float = 5.0
     """How often these folders are looked at."""
+    progress_address: str = setting("", metavar="HOST:PORT")
+    """Receive training jobs' progress over HTTP here, as POST /v1/progress; the --address itself may be given. Beyond
+    loopback this needs --tls-cert and --tls-key, and jobs show a token."""
+    progress_token_file: str | None = setting(None, is_file=True)
+    """Tokens that may report progress, one a line: NAMESPACE TOKEN, or TOKEN alone for all namespaces. Without it pods
+    show the tokens of their service accounts, which the API server reviews."""

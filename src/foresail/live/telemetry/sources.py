@@ -3,25 +3,62 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from foresail.core.clock import Clock
 from foresail.core.control import CPU_USED_MILLI, CPU_USED_S
+from foresail.errors import OptionError
 from foresail.kube.api.client import Client
 from foresail.live.cache.cache import Cache
 from foresail.live.program import Part
+from foresail.live.serving.health import Receive, Scope, Send
+from foresail.live.serving.server import ServerSettings, is_loopback, listen, parse_address, serve
 from foresail.live.telemetry.checkpoints import Channel, ReportedCheckpoints
 from foresail.live.telemetry.csv_folder import CsvFolders
 from foresail.live.telemetry.folders import JobsFolder
+from foresail.live.telemetry.http import PATH, ProgressReceiver
 from foresail.live.telemetry.jobs import Jobs, job_of
 from foresail.live.telemetry.kubelet import KubeletCpu
 from foresail.live.telemetry.metrics import TelemetryMetrics
 from foresail.live.telemetry.progress import ProgressStore
 from foresail.live.telemetry.settings import TelemetrySettings
+from foresail.live.telemetry.tokens import PodTokens, TokenFile
+from foresail.logs import get_logger
 
 _FORGET_EVERY_S = 60.0
+_ADDRESS = "--progress-address"
+
+
+def progress_server(settings: TelemetrySettings, server: ServerSettings) -> ServerSettings | None:
+    """Where progress is received over HTTP: `server` itself if it has this address. OptionError if strangers could."""
+    if settings.progress_token_file is not None and not Path(settings.progress_token_file).is_file():
+        raise OptionError(f"--progress-token-file is {settings.progress_token_file}; there is no such file")
+    if not settings.progress_address:
+        if settings.progress_token_file is not None:
+            raise OptionError(f"--progress-token-file needs {_ADDRESS}: where progress is received")
+        return None
+    host, port = parse_address(settings.progress_address, _ADDRESS)
+    if not is_loopback(host) and not server.is_tls:
+        raise OptionError(
+            f"{_ADDRESS} is {host}:{port}, which other machines can reach; give --tls-cert and --tls-key, or listen on "
+            "127.0.0.1"
+        )
+    return replace(server, host=host, port=port)
+
+
+def check_telemetry(settings: TelemetrySettings, server: ServerSettings) -> None:
+    """Refuse what would let strangers in or cannot work."""
+    progress_server(settings, server)
+    _folders(settings)
+
+
+def _folders(settings: TelemetrySettings) -> list[JobsFolder]:
+    return [JobsFolder.parse(text, "--progress-dir") for text in settings.progress_dirs]
 
 
 class Sources:
@@ -36,15 +73,29 @@ class Sources:
         *,
         scheduler_name: str,
         registry: CollectorRegistry,
+        server: ServerSettings | None = None,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`server` is the program's own, whose certificate is shown wherever progress is received. `leads`: whether
+        what is sent here is of use, or another replica is the one that acts on it.
+        """
         self._cache = cache
         metrics = TelemetryMetrics(registry)
         jobs = Jobs(cache, scheduler_name)
         self.progress = ProgressStore(jobs, clock, metrics)
         self._cpu = KubeletCpu(api, cache, clock, scheduler_name) if settings.measure_cpu else None
-        folders = [JobsFolder.parse(text, "--progress-dir") for text in settings.progress_dirs]
+        folders = _folders(settings)
         self._csv = CsvFolders(folders, jobs, self.progress, every_s=settings.progress_every_s) if folders else None
-        channels: list[Channel] = [one for one in (self._csv,) if one is not None]
+        self._server = progress_server(settings, server or ServerSettings())
+        self._shares_server = self._server is not None and self._server == server
+        self.receiver: ProgressReceiver | None = None
+        if self._server is not None:
+            file, is_near = settings.progress_token_file, is_loopback(self._server.host)
+            tokens = PodTokens(api, jobs, open_to_all=is_near) if file is None else TokenFile(Path(file), jobs)
+            self.receiver = ProgressReceiver(tokens, self.progress, clock, metrics, leads=leads)
+        self.receiver_url = ""
+        """Where progress is received, once it is."""
+        channels: list[Channel] = [one for one in (self._csv, self.receiver) if one is not None]
         self.checkpoints = ReportedCheckpoints(self.progress, channels, metrics)
 
     def reading(self, uid: Hashable, name: str) -> float | None:
@@ -55,14 +106,38 @@ class Sources:
 
     def parts(self) -> Sequence[Part]:
         """What a program runs to keep the readings up to date."""
-        cpu, csv = self._cpu, self._csv
+        cpu, csv, receiver = self._cpu, self._csv, self.receiver
+        serve_it = None if self._shares_server else self._receive
         return [
             *([] if cpu is None else [Part("telemetry", cpu.run, ready=lambda: cpu.problem)]),
             *([] if csv is None else [Part("progress files", csv.run, ready=lambda: csv.problem)]),
+            *([] if receiver is None else [Part("progress http", serve_it, ready=lambda: receiver.problem)]),
             Part("jobs", self._forget),
         ]
 
+    def app(self, health: Any) -> Any:
+        """What the program's own server answers with: `health`, and progress if that is received there."""
+        receiver = self.receiver
+        if receiver is None or not self._shares_server:
+            return health
+
+        async def either(scope: Scope, receive: Receive, send: Send) -> None:
+            await (receiver if scope.get("path") == PATH else health)(scope, receive, send)
+
+        return either
+
+    async def _receive(self) -> None:
+        if self._server is None or self.receiver is None:
+            return
+        at = listen(self._server, _ADDRESS)
+        self.receiver_url = self._server.url_of(at)
+        get_logger().info("progress_is_received", url=f"{self.receiver_url}{PATH}")
+        await serve(self.receiver, at, self._server, guarded=True)
+
     async def _forget(self) -> None:
         while True:
-            self.checkpoints.forget(self.progress.forget_gone())
+            forgotten = self.progress.forget_gone()
+            self.checkpoints.forget(forgotten)
+            if self.receiver is not None:
+                self.receiver.forget(forgotten)
             await asyncio.sleep(_FORGET_EVERY_S)
