@@ -99,19 +99,22 @@ class Filters:
 
     # --- many nodes ------------------------------------------------------------------------------------------------
 
-    def judge(self, pod: Pod, table: NodeTable, rows: Rows) -> tuple[Verdicts, Mask | None]:
-        """The verdict about each of these rows, and where it is a pass; None instead of a mask if all pass unasked.
+    def judge(self, pod: Pod, table: NodeTable, rows: Rows) -> tuple[Verdicts, Rows | None]:
+        """The verdict about each of these rows, and which of them pass, by their places here; None if all do.
 
         Each filter is asked about the nodes that those before it passed.
         """
-        passes: Mask | None = None
+        passes: Rows | None = None
         verdict: Verdicts | None = None
         for at, used in self._numbered:
+            codes = used.refuses(pod, Nodes(table, rows if passes is None else rows[passes]))
+            if not np.count_nonzero(codes):
+                continue
             if verdict is None:
-                verdict = _verdict_of_code(at)[used.refuses(pod, Nodes(table, rows))]
+                verdict = _verdict_of_code(at).take(codes)
             else:
-                verdict[passes] = _verdict_of_code(at)[used.refuses(pod, Nodes(table, rows[passes]))]
-            passes = verdict == 0
+                verdict[passes] = _verdict_of_code(at).take(codes)
+            passes = np.logical_not(verdict).nonzero()[0]
         return np.zeros(len(rows), dtype=np.uint16) if verdict is None else verdict, passes
 
     def complete(self, verdict: Verdicts, pod: Pod, table: NodeTable) -> Verdicts:
@@ -204,7 +207,7 @@ def _counted(pod: Pod, filters: Sequence[UsedFilter] | Mapping[int, UsedFilter],
     """Nodes by reason, in the order of the filters and of their codes; filters are found by their number."""
     counts: dict[str, int] = {}
     per_verdict = np.bincount(verdict)
-    for one in per_verdict.nonzero()[0].tolist():
+    for one in (per_verdict > 0).nonzero()[0].tolist():
         if one:
             for reason in filters[one // _CODES_PER_FILTER].why(pod, one % _CODES_PER_FILTER):
                 counts[reason] = counts.get(reason, 0) + int(per_verdict[one])

@@ -15,6 +15,8 @@ from foresail.core.profile import Profile
 from foresail.core.table import NodeTable
 from foresail.errors import PolicyError
 
+_NOWHERE = -np.inf
+"""Total of a node that is refused."""
 ONLY_NODE_SCORE = 0.0
 """Total of a node that has no rival, where totals depend on the rivals: nobody asks the scores then."""
 
@@ -70,19 +72,19 @@ class Decision:
         """The best of all nodes, or why there is none; only where the decision `has_totals`."""
         table, profile, memory, column = self._table, self._profile, self._memory, self._column
         place = column.best()
-        best = float(column.total[place])
-        if best == -np.inf:
+        best = column.total.item(place)
+        if best == _NOWHERE:
             # Nothing has been touched since the last pod of this shape was refused: the reasons are still the same.
             if column.reasons is None:
                 column.reasons = count_reasons(self._pod, profile, column.verdict)
             return NoFit(self._pod.name, table.count, column.reasons)
         if best != best:  # noqa: PLR0124 - only NaN differs from itself, and argmax finds it first
-            raise self._nan_error(int(table.by_rank[place]))
+            raise self._nan_error(table.by_rank.item(place))
         if profile.tie is not None:
             place = int(table.place[self._break_tie(table.by_rank[np.flatnonzero(column.total == best)])])
         if not memory.keeps_totals and table.count - np.count_nonzero(column.verdict) == 1:
             best = ONLY_NODE_SCORE
-        return self._placement(int(table.by_rank[place]), best)
+        return self._placement(table.by_rank.item(place), best)
 
     def best_of(self, rows: Rows) -> Placement | NoFit:
         """The best of these nodes, scores being normalised over the feasible ones of them, or why there is none."""

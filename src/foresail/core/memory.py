@@ -168,8 +168,9 @@ class Memory:
                 totals = scores[0].score(pod, nodes)
             else:
                 totals = sum_scores([(used.weight, used.score(pod, nodes)) for used in scores], len(nodes))
-        if totals is None or len(passing) < len(rows):
-            of_passing, totals = totals, np.full(len(rows), -np.inf)
+        if totals is None or passes is not None:
+            of_passing, totals = totals, np.empty(len(rows))
+            totals.fill(-np.inf)
             if of_passing is not None:
                 totals[passes] = of_passing
         column.replace_totals(table.place[rows], totals)

@@ -250,11 +250,11 @@ class NodeTable(NodeColumns):
         self._book(held.pod, held.row, held.devices, -1)
 
     def _book(self, pod: Pod, row: int, devices: tuple[int, ...], sign: int) -> None:
-        shape = pod.shape
+        shape, free = pod.shape, self.free[row]
         if sign > 0:
-            self.free[row] -= shape.request
+            free -= shape.request
         else:
-            self.free[row] += shape.request
+            free += shape.request
         self.pod_count[row] += sign
         if shape.gpu_count:
             milli = sign * shape.gpu_milli

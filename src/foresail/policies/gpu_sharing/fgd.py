@@ -48,16 +48,19 @@ class Fgd:
 
     def score(self, pod: Pod, nodes: Nodes) -> Scores:
         table, shape = nodes.table, pod.shape
-        scores: Scores = _scores(
-            nodes.index,
+        rows = nodes.index
+        scores: Scores = np.empty(len(rows), dtype=np.int64)
+        _scores(
+            rows,
             table.free,
             table.gpu_free,
             table.gpu_model,
-            shape.request[CPU],
+            shape.spec.cpu_milli,
             shape.gpu_count,
             shape.gpu_milli,
             shape.is_share,
             self._levels,
+            scores,
             *self._known_requests(table),
         )
         return scores
@@ -69,10 +72,10 @@ class Fgd:
             fitting = [device for device, milli in enumerate(free.tolist()) if milli >= shape.gpu_milli]
             return tuple(fitting[: shape.gpu_count])
         device = _device_of(
-            table.free[row, CPU],
+            table.free.item(row, CPU),
             free,
-            table.gpu_model[row],
-            shape.request[CPU],
+            table.gpu_model.item(row),
+            shape.spec.cpu_milli,
             shape.gpu_milli,
             self._levels,
             *self._known_requests(table),
@@ -95,7 +98,7 @@ def _levels_of(delta_milli: float, levels: int) -> int:
     return int(levels * (1.0 / (1.0 + math.exp(-delta_milli / 1000.0))))
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _fragments(cpu_free: int, free: Any, model: int, requests: TypicalRequests, scratch: Any) -> float:
     """A node's fragmentation in milli."""
     fitting, below, classes = scratch
@@ -103,20 +106,27 @@ def _fragments(cpu_free: int, free: Any, model: int, requests: TypicalRequests, 
     return fragment_milli(classes)  # type: ignore[no-any-return] # compiled functions carry no types
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _scratch(requests: TypicalRequests) -> Any:
     gammas = len(requests.gammas)
     return np.empty(gammas, dtype=np.int64), np.empty(gammas, dtype=np.int64), np.empty(CLASSES)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _best_device(
-    cpu_free: int, free: Any, model: int, cpu_request: int, gpu_milli: int, levels: int, requests: TypicalRequests
+    cpu_free: int,
+    free: Any,
+    model: int,
+    cpu_request: int,
+    gpu_milli: int,
+    levels: int,
+    requests: TypicalRequests,
+    after: Any,
+    scratch: Any,
 ) -> tuple[int, int]:
     """The best score of a GPU share on one node, and the first device that gives it."""
-    scratch = _scratch(requests)
     before = _fragments(cpu_free, free, model, requests, scratch)
-    after = free.copy()
+    after[:] = free
     best, chosen = -1, -1
     for device in range(len(free)):
         if free[device] < gpu_milli or _has_twin_before(free, device):
@@ -134,7 +144,9 @@ def _device_of(
     cpu_free: int, free: Any, model: int, cpu_request: int, gpu_milli: int, levels: int, *columns: Any
 ) -> int:
     # The columns of the requests come one by one: numba takes long to recognise a tuple of arrays from Python.
-    _, device = _best_device(cpu_free, free, model, cpu_request, gpu_milli, levels, TypicalRequests(*columns))
+    requests, after = TypicalRequests(*columns), np.empty(len(free), dtype=np.int64)
+    scratch = _scratch(requests)
+    _, device = _best_device(cpu_free, free, model, cpu_request, gpu_milli, levels, requests, after, scratch)
     return int(device)
 
 
@@ -168,10 +180,11 @@ def _scores(
     pod_gpu_milli: int,
     is_share: bool,  # noqa: FBT001 - a kernel takes its arguments by position
     levels: int,
+    scores: Any,
     *columns: Any,
-) -> Any:
+) -> None:
+    """Write the score of each row; to hand a new array back would take long."""
     requests = TypicalRequests(*columns)
-    scores = np.empty(len(rows), dtype=np.int64)
     scratch = _scratch(requests)
     after = np.empty(gpu_free.shape[1], dtype=np.int64)
     # Many nodes of a model are in the same state, most of all the idle ones; the last one scored stands for its like.
@@ -185,7 +198,9 @@ def _scores(
         scored[model] = at
         cpu_free = free[row, CPU]
         if is_share:
-            scores[at], _ = _best_device(cpu_free, gpu_free[row], model, cpu_request, pod_gpu_milli, levels, requests)
+            scores[at], _ = _best_device(
+                cpu_free, gpu_free[row], model, cpu_request, pod_gpu_milli, levels, requests, after, scratch
+            )
             continue
         wanted = pod_gpu_count
         for device in range(len(after)):
@@ -195,4 +210,3 @@ def _scores(
                 wanted -= 1
         before = _fragments(cpu_free, gpu_free[row], model, requests, scratch)
         scores[at] = _levels_of(before - _fragments(cpu_free - cpu_request, after, model, requests, scratch), levels)
-    return scores

@@ -86,8 +86,10 @@ class Fit:
 
     def refuses(self, pod: Pod, nodes: Nodes) -> Codes:
         table, shape = nodes.table, pod.shape
-        codes: Codes = _fit_codes(
-            nodes.index,
+        rows = nodes.index
+        codes: Codes = np.empty(len(rows), dtype=np.uint8)
+        _fit_codes(
+            rows,
             table.free,
             table.gpu_free,
             table.gpu_model,
@@ -97,6 +99,7 @@ class Fit:
             shape.gpu_count,
             shape.gpu_milli,
             shape.model_allowed,
+            codes,
         )
         return codes
 
@@ -140,8 +143,9 @@ def _fit_codes(
     gpu_count: int,
     gpu_milli: int,
     model_allowed: Any,
-) -> Any:
-    codes = np.zeros(len(rows), dtype=np.uint8)
+    codes: Any,
+) -> None:
+    # The answer is written into an array that is given: numba takes long to hand a new one back.
     for at in range(len(rows)):
         row = rows[at]
         if request[CPU] > 0 and free[row, CPU] < request[CPU]:
@@ -156,4 +160,3 @@ def _fit_codes(
             codes[at] = _GPU
         else:
             codes[at] = _short_of_extended(free[row], request)
-    return codes

@@ -39,7 +39,6 @@ class Timeline:
         """GPU milli of the first so many pods to arrive, together."""
         self._seen = (table.structure, table.touches)
         self._now_s = start_s
-        self._sums = [0.0] * 4
         self._due = 0
         self._log: list[tuple[float, int, int, int, int, int]] = []
         self._busy_milli: list[float] = []
@@ -49,12 +48,7 @@ class Timeline:
         self._snapshots_before(time_s)
         lasted_s = time_s - self._now_s
         if lasted_s > 0:
-            cpu_milli, memory_bytes, gpu_milli = self._meter.used
-            sums = self._sums
-            sums[0] += cpu_milli * lasted_s
-            sums[1] += memory_bytes * lasted_s
-            sums[2] += gpu_milli * lasted_s
-            sums[3] += self._meter.fragment_milli * lasted_s
+            self._meter.pass_time(lasted_s)
             self._now_s = time_s
 
     def take_in(self) -> None:
@@ -64,7 +58,11 @@ class Timeline:
         if (table.structure, table.touches) == self._seen:
             return
         # The table may count touches anew when its structure changes.
-        self._meter.update(table.touched_since(touches) if table.structure == structure else table.every_row)
+        if table.structure == structure:
+            for row in table.touched_since(touches).tolist():
+                self._meter.change(row)
+        else:
+            self._meter.change_all()
         self._seen = (table.structure, table.touches)
 
     def close(self, end_s: float) -> None:
@@ -110,16 +108,17 @@ class Timeline:
         """Means over the time from the first arrival to the end of the run, in percent of what all nodes have."""
         whole_s = self._now_s - self._start_s
         cpu, memory, gpu = (int(self._table.allocatable[:, at].sum()) for at in (CPU, MEMORY, GPU))
-        idle = gpu * whole_s - self._sums[2]
+        used, fragments = self._meter.used_for()
+        idle = gpu * whole_s - used["gpu"]
         return {
             "allocation": {
-                "gpu_pct": _percent(self._sums[2], gpu * whole_s),
-                "cpu_pct": _percent(self._sums[0], cpu * whole_s),
-                "memory_pct": _percent(self._sums[1], memory * whole_s),
+                "gpu_pct": _percent(used["gpu"], gpu * whole_s),
+                "cpu_pct": _percent(used["cpu"], cpu * whole_s),
+                "memory_pct": _percent(used["memory"], memory * whole_s),
             },
             "fragmentation": {
-                "pct": _percent(self._sums[3], gpu * whole_s),
-                "ratio_pct": _percent(self._sums[3], idle),
+                "pct": _percent(fragments, gpu * whole_s),
+                "ratio_pct": _percent(fragments, idle),
             },
         }
 

@@ -34,7 +34,6 @@ from foresail.traces.openb.go_random import draw_openb_run
 from foresail.traces.trace import Trace
 
 _PROGRESS_EVERY = 512
-_NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +120,18 @@ def run_openb(
     nodes_of, devices_of = [""] * count, [""] * count
     reasons: dict[str, int] = {}
     failed = np.zeros(count, dtype=np.int64)
-    place, observe = scheduler.place, meter.observe
+    place, record = scheduler.place, meter.record
     with collector_paused():
         for at in range(count):
             outcome = place(Pod(names[at], shapes[spec_of[at]], uid=at))
             if isinstance(outcome, Placement):
                 nodes_of[at] = outcome.node
                 devices_of[at] = "-".join(map(str, outcome.devices))
-                observe(table.every_row[outcome.row : outcome.row + 1])
+                meter.change(outcome.row)
             else:
                 failed[at] = 1
                 reasons[outcome.main_reason] = reasons.get(outcome.main_reason, 0) + 1
-                observe(_NO_ROWS)
+            record()
             if on_progress is not None and at % _PROGRESS_EVERY == 0:
                 on_progress(at, count)
     if on_progress is not None:

@@ -128,7 +128,8 @@ class Measured:
         self._running = int(table.pod_count.sum())
 
     def result(self, answers: Sequence[PodOutcome], profile: Profile, *, name: str, seed: int) -> RunResult:
-        self._meter.observe(self._table.every_row)
+        self._meter.change_all()
+        self._meter.record()
         count = len(answers)
         placed = [answer.placement is not None for answer in answers]
         names = [answer.pod.name for answer in answers]
