@@ -22,7 +22,7 @@ from foresail.live.serving.limits import Guarded
 from foresail.live.serving.server import ServerSettings, listen, serve
 from foresail.live.telemetry.checkpoints import ReportedCheckpoints
 from foresail.live.telemetry.http import ProgressReceiver
-from foresail.live.telemetry.tokens import PodTokens, TokenFile
+from foresail.live.telemetry.tokens import ListedTokens, PodTokens
 
 JOB = "team/train"
 Answer = tuple[int, Any]
@@ -67,7 +67,7 @@ class Received(Reporting):
         if tmp_path is not None:
             self.file = tmp_path / "tokens"
             self.file.write_text(tokens)
-            self.tokens = TokenFile(self.file, self.jobs)
+            self.tokens = ListedTokens(self.file, self.jobs)
         self.receiver = ProgressReceiver(self.tokens, self.store, self.clock, self.metrics, leads=lambda: self.leading)
         self.checkpoints = ReportedCheckpoints(self.store, [self.receiver], self.metrics)
         self.url = ""

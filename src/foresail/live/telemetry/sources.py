@@ -27,7 +27,7 @@ from foresail.live.telemetry.kubelet import KubeletCpu
 from foresail.live.telemetry.metrics import TelemetryMetrics
 from foresail.live.telemetry.progress import ProgressStore
 from foresail.live.telemetry.settings import TelemetrySettings
-from foresail.live.telemetry.tokens import PodTokens, TokenFile
+from foresail.live.telemetry.tokens import ListedTokens, PodTokens
 from foresail.logs import get_logger
 
 _FORGET_EVERY_S = 60.0
@@ -91,7 +91,7 @@ class Sources:
         self.receiver: ProgressReceiver | None = None
         if self._server is not None:
             file, is_near = settings.progress_token_file, is_loopback(self._server.host)
-            tokens = PodTokens(api, jobs, open_to_all=is_near) if file is None else TokenFile(Path(file), jobs)
+            tokens = PodTokens(api, jobs, open_to_all=is_near) if file is None else ListedTokens(Path(file), jobs)
             self.receiver = ProgressReceiver(tokens, self.progress, clock, metrics, leads=leads)
         self.receiver_url = ""
         """Where progress is received, once it is."""

@@ -71,7 +71,7 @@ def split_job(stated: str, namespace: str) -> tuple[str, str]:
     return (first, second) if has_two else (namespace, first)
 
 
-class TokenFile:
+class ListedTokens:
     """Tokens in a file, one a line: `NAMESPACE TOKEN` for the jobs of a namespace, `TOKEN` alone for all jobs.
 
     The file is read whenever it has changed, since files of Secrets do.
