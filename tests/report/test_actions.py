@@ -50,6 +50,18 @@ def test_actions_are_what_controllers_asked_for_and_a_move_says_where_to(steered
     assert counted(actions) == [("mover", [1, 0, 1, 1]), ("shares", [0, 1, 0, 0])]
 
 
+def test_a_pod_that_is_moved_as_it_starts_is_moved_to_its_second_node_and_only_controllers_act(steered):
+    records = [
+        Record(5.0, What.START, "c", "n0"),
+        Record(5.0, What.START, "c", "n1"),
+        Record(5.0, What.MOVE, "c", "", "from n0: why not", "mover"),
+        Record(6.0, What.MOVE, "c", "n2", "by hand", ""),
+    ]
+    run = steered(records)
+    assert first(actions_of(run), 9) == [Acted(5.0, "move", "c", "n1", "from n0: why not", "mover")]
+    assert {figure.label: figure.text for figure in key_figures(run)}["moves"] == "1"
+
+
 def test_actions_stand_in_the_key_figures_of_runs_that_have_controllers_alone(steered, make_clock):
     figures = {figure.label: figure.text for figure in key_figures(steered())}
     assert [figures[name] for name in ("moves", "resizes", "declined actions")] == ["1", "1", "1"]

@@ -186,8 +186,8 @@ def test_a_resize_leaves_held_room_to_whom_it_is_held_for_and_may_always_give_ba
         {
             1.0: lambda pods: [Hold(pods["wanted"].pod, "n0", "for later", for_s=5.0)],  # 700 of the 600 that are free
             2.0: lambda pods: [Resize(pods["a"].pod, 401, "one more")],
-            3.0: lambda pods: [Resize(pods["a"].pod, 300, "less")],
-            4.0: lambda pods: [Resize(pods["a"].pod, 301, "one more")],
+            3.0: lambda pods: [Resize(pods["a"].pod, 350, "less")],
+            4.0: lambda pods: [Resize(pods["a"].pod, 351, "one more")],
             7.0: lambda pods: [Resize(pods["a"].pod, 1000, "all of it")],
         }
     )
@@ -302,6 +302,15 @@ def test_turns_begin_with_the_first_pod_and_do_not_keep_a_run_going(until_s, tur
     }
     run([1000], pods, {}, controllers={"count": count}, until_s=until_s)
     assert count.turns == turns
+
+
+def test_the_journal_says_who_makes_whom_go():
+    jobs = {f"low-{at}": {"cpu_milli": 100, "duration_s": 9.0} for at in range(7)}
+    jobs["high"] = {"cpu_milli": 700, "duration_s": 1.0, "arrival_s": 1.0, "priority": 1}
+    _, result = run([700], jobs, {}, preemption=True)
+    (made,) = result.frame("journal").filter(what="preempt").select("time_s", "pod", "node", "detail").rows()
+    assert made[:3] == (1.0, "high", "n0")
+    assert made[3] == "makes low-0, low-1, low-2, low-3, low-4 and 2 more go"
 
 
 def test_a_run_without_controllers_has_no_journal():

@@ -28,6 +28,8 @@ _LEAST_PRIORITY = -(2**31)
 _ENOUGH_PCT = 10
 _ENOUGH_AT_LEAST = 100
 """Candidates that are enough to choose from: this part of the nodes that could be cured, but at least so many."""
+_NAMED = 5
+"""Victims that are named in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,12 @@ class Preemption:
     def evictions(self) -> tuple[Placed, ...]:
         """The victims that must be told to go; the others are leaving already."""
         return tuple(held for held in self.victims if not is_leaving(held.pod))
+
+    def __str__(self) -> str:
+        """Who must go, in words; many are counted."""
+        names = [held.pod.name for held in self.victims]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return f"makes {', '.join(names[:_NAMED])}{more} go"
 
     @property
     def harm(self) -> tuple[int, int, int, int, float]:

@@ -95,7 +95,8 @@ class SimCluster:
             self.fail(pod, why)
 
     def preempt(self, pod: Pod, plan: Preemption) -> None:
-        self._journal.note(What.PREEMPT, pod=pod.name, node=plan.node)
+        if self._journal.is_read:
+            self._journal.note(What.PREEMPT, pod=pod.name, node=plan.node, detail=str(plan))
         self._evict([index_of(held.pod) for held in plan.victims])
 
     def policy_failed(self, _pods: list[Pod], error: PolicyError) -> None:

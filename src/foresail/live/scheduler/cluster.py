@@ -32,8 +32,6 @@ MOST_BINDS = 128
 
 _AFTER_GIVING_UP_S = 30.0
 _AFTER_ERROR_S = 10.0
-_NAMED = 5
-"""Victims that are named; more are counted."""
 
 
 class BindTarget(NamedTuple):
@@ -135,7 +133,7 @@ class LiveCluster:
     def preempt(self, pod: Pod, plan: Preemption) -> None:
         uid = _uid(pod)
         self._metrics.victims.observe(len(plan.victims))
-        self.journal.note(What.PREEMPT, pod=pod.name, node=plan.node, detail=leaving(plan))
+        self.journal.note(What.PREEMPT, pod=pod.name, node=plan.node, detail=str(plan))
         self.clearing[uid] = asyncio.create_task(self._clear(self.cache.pods[uid], plan), name=f"clear for {pod.name}")
 
     async def _clear(self, pod: CachedPod, plan: Preemption) -> None:
@@ -354,13 +352,6 @@ def availability(why: NoFit) -> str:
         return "no nodes available to schedule pods"
     reasons = sorted(f"{count} {reason}" for reason, count in why.reasons.items())
     return f"0/{why.node_count} nodes are available: {', '.join(reasons)}."
-
-
-def leaving(plan: Preemption) -> str:
-    """Who must go, in words."""
-    names = [held.pod.name for held in plan.victims]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"makes {', '.join(names[:_NAMED])}{more} go"
 
 
 def _uid(pod: Pod) -> str:

@@ -7,7 +7,7 @@ from foresail.core.journal import What
 from foresail.core.lifecycle import State
 from foresail.core.model import Placement, Pod
 from foresail.core.preemption import Preemption
-from foresail.live.scheduler.cluster import LiveCluster, leaving
+from foresail.live.scheduler.cluster import LiveCluster
 
 
 class DryCluster(LiveCluster):
@@ -21,5 +21,5 @@ class DryCluster(LiveCluster):
         self.journal.note(What.START, pod=pod.name, node=placement.node, detail=f"{DRY_RUN}would be bound")
 
     def preempt(self, pod: Pod, plan: Preemption) -> None:
-        self.journal.note(What.PREEMPT, pod=pod.name, node=plan.node, detail=f"{DRY_RUN}{leaving(plan)}")
+        self.journal.note(What.PREEMPT, pod=pod.name, node=plan.node, detail=f"{DRY_RUN}{plan}")
         self.preemption.withdraw(pod.uid, why="")  # nobody leaves, so nothing was ever held
