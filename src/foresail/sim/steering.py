@@ -22,20 +22,21 @@ class SimTelemetry:
     """Readings of running pods, taken from their work and from what training jobs report."""
 
     def __init__(self, cluster: SimCluster, reports: Reports) -> None:
-        self._cluster = cluster
+        self._running = cluster.running
         self._reports = reports
-
-    def reading(self, uid: Hashable, name: str) -> float | None:
-        if not isinstance(uid, int) or uid not in self._cluster.running:
-            return None
-        work = self._cluster.work
-        readings = {
+        work = cluster.work
+        self._of_work = {
             CPU_USED_MILLI: work.used_milli,
             CPU_USED_S: work.used_cpu_s,
             WORK_DONE_CPU_S: work.done_cpu_s,
             WORK_LEFT_CPU_S: work.left_cpu_s,
         }
-        return readings[name](uid) if name in readings else self._reports.reading(uid, name)
+
+    def reading(self, uid: Hashable, name: str) -> float | None:
+        if not isinstance(uid, int) or uid not in self._running:
+            return None
+        measure = self._of_work.get(name)
+        return self._reports.reading(uid, name) if measure is None else measure(uid)
 
 
 class SimSteering:

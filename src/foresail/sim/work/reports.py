@@ -23,6 +23,9 @@ class Reports:
         self._trainings = workload.trainings
         self._training_of: list[int] = workload.training_of.tolist()
         self._factor = [math.exp(one) for one in error] or [1.0] * len(workload)
+        self._known = [(-1.0, 0)] * len(workload)
+        """Work done and the step that is reported of it, as of the last look at each job."""
+        self._curves = [_Curves(training) for training in workload.trainings]
 
     def reading(self, index: int, name: str) -> float | None:
         """None for a pod that reports nothing, or has not yet."""
@@ -37,17 +40,36 @@ class Reports:
             return float(step)
         if name == STEPS_TOTAL:
             return float(training.steps)
-        curve = {LOSS: training.loss, ACCURACY: training.accuracy}.get(name)
-        return _at(curve, step / training.steps) if curve else None
+        return self._curves[at].at(name, step)
 
     def _step(self, index: int, training: Training) -> int:
-        done, left = self._work.done_cpu_s(index), self._work.left_cpu_s(index)
-        if not done > 0 or left == math.inf:
-            return 0
-        fraction = done / (done + left * self._factor[index])
-        # A step that is finished to within rounding is finished.
-        return math.floor(fraction * training.steps / training.report_every + 1e-9) * training.report_every
+        done = self._work.done_cpu_s(index)
+        seen, step = self._known[index]
+        if done != seen:
+            step = _step_of(done, self._work.left_cpu_s(index) * self._factor[index], training)
+            self._known[index] = (done, step)
+        return step
 
 
-def _at(curve: tuple[float, ...], fraction: float) -> float:
-    return float(np.interp(fraction * (len(curve) - 1), range(len(curve)), curve))
+def _step_of(done: float, left: float, training: Training) -> int:
+    if not done > 0 or left == math.inf:
+        return 0
+    # A step that is finished to within rounding is finished.
+    return math.floor(done / (done + left) * training.steps / training.report_every + 1e-9) * training.report_every
+
+
+class _Curves:
+    """What a training reports at its steps; each value is worked out once."""
+
+    def __init__(self, training: Training) -> None:
+        self._steps = training.steps
+        self._curves = {LOSS: training.loss, ACCURACY: training.accuracy}
+        self._known: dict[tuple[str, int], float | None] = {}
+
+    def at(self, name: str, step: int) -> float | None:
+        key = (name, step)
+        if key not in self._known:
+            curve = self._curves.get(name, ())
+            place = step / self._steps * (len(curve) - 1)
+            self._known[key] = float(np.interp(place, range(len(curve)), curve)) if curve else None
+        return self._known[key]
