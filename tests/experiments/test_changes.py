@@ -128,7 +128,7 @@ def test_compare_prints_changes_as_json_and_nothing_else(tmp_path):
     ]
     shares = by_name["kubernetes with equal-shares"]
     assert (shares["kind"], shares["controller"], shares["seeds"]) == ("run", "equal-shares", 2)
-    figures = ["mean_pct", "makespan_pct", "best_pct", "worst_pct", "slower_pct"]
+    figures = ["mean_pct", "makespan_pct", "best_pct", "worst_pct", "slower_pct", "target_pct"]
     assert all(set(shares[figure]) == {"mean", "low", "high"} for figure in figures)
     assert shares["mean_pct"]["low"] <= shares["mean_pct"]["mean"] <= shares["mean_pct"]["high"]
     assert set(by_name["makespan bound"]) == {"strategy", "kind", "seeds", "makespan_pct"}
@@ -148,7 +148,7 @@ def test_compare_prints_changes_as_json_and_nothing_else(tmp_path):
     assert shares["mean_pct"]["mean"] == pytest.approx(sum(changes) / 2)
     header, *lines = (tmp_path / "out/changes.csv").read_text().splitlines()
     assert header == "strategy,kind,figure,seeds,mean,low,high"
-    assert len(lines) == 5 + 5 + 5 + 1
+    assert len(lines) == 6 + 5 + 5 + 1
 
 
 def test_compare_shows_changes_as_a_table_and_keeps_runs_of_other_starts(tmp_path):

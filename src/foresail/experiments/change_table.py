@@ -21,6 +21,7 @@ _HEADINGS = {
     "best_pct": "best",
     "worst_pct": "worst",
     "slower_pct": "slower",
+    "target_pct": "target",
 }
 
 
@@ -29,9 +30,9 @@ def change_table(plan: Plan, changes: Sequence[Changes]) -> RenderableType:
     seeds = len(plan.experiment.seeds)
     heading = f"{plan.traces[0]}: {seeds} seed{'s' if seeds > 1 else ''}, change against {plan.baseline}"
     caption = (
-        "in %, the mean over seeds, below it the 95 % interval by bootstrap\n"
-        "mean: of completion times, from submission to end\n"
-        "best, worst: the job of a seed that gains or loses most; slower: share of jobs that end later"
+        "in %, the mean over seeds ± half of its 95 % interval by bootstrap\n"
+        "mean: of completion times, from submission to end; best, worst: the job of a seed that gains or loses most\n"
+        "slower: share of jobs that end later; target: mean time to 90 % of the way to the lowest loss"
     )
     table = Table(
         caption=Text(caption),
@@ -41,7 +42,7 @@ def change_table(plan: Plan, changes: Sequence[Changes]) -> RenderableType:
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-    table.add_column("", min_width=16)
+    table.add_column("", min_width=14)
     for name in FIGURES:
         table.add_column(_HEADINGS[name], justify="right", no_wrap=True)
     for at, one in enumerate(changes):
@@ -59,7 +60,7 @@ def _cell(change: Change | None, *, share: bool) -> str:
         return ""
     form = ".1f" if share else "+.1f"
     mean = f"{change.mean:{form}}"
-    return mean if change.low is None else f"{mean}\n{change.low:{form}}…{change.high:{form}}"
+    return mean if change.low is None or change.high is None else f"{mean} ±{(change.high - change.low) / 2:.1f}"
 
 
 def change_lines(changes: Sequence[Changes]) -> tuple[list[str], list[list[Any]]]:

@@ -192,6 +192,12 @@ PODS = TableSpec(
         _text("outcome", "`finished`, `running`, `waiting` or `failed`"),
         _whole("restarts", "", "how often it had to start again"),
         _text("reason", "why it failed, or with protocol `snapshot` why it fits nowhere; empty otherwise"),
+        _real(
+            "target_s",
+            "s",
+            "training jobs: when 90 % of the way from the first to the lowest loss was first behind it; null: it was not",
+            optional=True,
+        ),
     ),
     present="protocols `clock` and `snapshot`",
 )

@@ -39,7 +39,7 @@ from foresail.traces.trace import Trace
 
 _SNAPSHOTS = 1000
 _PROGRESS_EVERY = 256
-_LOOKS_EVERY = 5
+_LOOKS_EVERY = 10
 """Training jobs are looked at every so many snapshots."""
 _MIB_BYTES = 2**20
 _REPORT_STREAM = 0x4E904
@@ -178,6 +178,7 @@ class _Run:
             ledger,
             engine.why_waiting(),
             engine.work.alone_s(),
+            engine.work.target_s(),
             now_s=now_s,
             least_run_s=self._settings.slowdown_threshold_s,
         )

@@ -132,6 +132,7 @@ def pod_columns(
     ledger: Ledger,
     why_waiting: dict[int, str],
     alone_s: Floats,
+    target_s: Floats | None,
     *,
     now_s: float,
     least_run_s: float,
@@ -139,7 +140,7 @@ def pod_columns(
     """The story of every pod that has arrived, in the order of submission.
 
     What still waits or runs is counted up to `now_s`. Slowdown is measured by `alone_s`, how long each pod would run if
-    nothing disturbed it; `least_run_s` bounds that of very short pods.
+    nothing disturbed it; `least_run_s` bounds that of very short pods. `target_s`: when training jobs had their target.
     """
     came = _came(workload, ledger)
     states = [ledger.lives.of(index) for index in came]
@@ -162,6 +163,7 @@ def pod_columns(
         "outcome": [state.value for state in states],
         "restarts": np.array([ledger.restarts[index] for index in came], dtype=np.int64),
         "reason": [ledger.reason[index] or why_waiting.get(index, "") for index in came],
+        **({} if target_s is None or not workload.trainings else {"target_s": target_s[came]}),
     }
 
 

@@ -99,6 +99,9 @@ class FixedTime:
         cpu = self.used_milli(index) / 1000
         return max(0.0, self._left_s[index] - self._worked_s(index)) * cpu if cpu else 0.0
 
+    def target_s(self) -> Floats | None:
+        return None
+
     def alone_s(self) -> Floats:
         return self._workload.duration_s
 

@@ -16,6 +16,7 @@ from foresail.core.kubernetes import UNSTATED_CPU_MILLI
 from foresail.core.spec import Workload
 from foresail.core.table import NodeTable
 from foresail.sim.agenda import RESUME, Agenda
+from foresail.sim.work.targets import target_fractions
 from foresail.sim.work.work import Floats, Interruptions
 
 LEAST_WEIGHT = 2.0
@@ -76,6 +77,11 @@ class SharedCpu:
         self._lost = [0.0] * count
         self._used = [0.0] * count
         """CPU-seconds used, as far as `_done` is brought up to date."""
+        work = np.array(self._work)
+        self._target: list[float] = (target_fractions(workload) * np.where(work > 0, work, math.nan)).tolist()
+        """CPU-seconds after which a training job has its target; not a number for one that has it, or has none."""
+        self._target_s = [math.nan] * count
+        """When it first had."""
         self._checkpoint_due_s = [math.inf] * count
         self._rate = [0.0] * count
         """CPU-seconds of work a second."""
@@ -168,7 +174,11 @@ class SharedCpu:
                 self._checkpoint_due_s[index] = last_s + every_s
             # One that ends now has done all of its work, whatever rounding has made of the last bit.
             ends = self._end_s[index] <= now_s
-            self._done[index] = self._work[index] if ends else self._done_by(index, now_s - since_s)
+            done = self._work[index] if ends else self._done_by(index, now_s - since_s)
+            if done >= self._target[index]:
+                self._target_s[index] = since_s + (self._target[index] - self._done[index]) / self._rate[index]
+                self._target[index] = math.nan
+            self._done[index] = done
             self._used[index] += self._granted[index] * (now_s - since_s)
 
     def _done_by(self, index: int, after_s: float) -> float:
@@ -225,12 +235,18 @@ class SharedCpu:
 
     def _unaccounted_s(self, index: int) -> float:
         """How long the pod has worked since its row was last brought up to date."""
-        row = self._row[index]
-        works = row >= 0 and index in self._working[row]
-        return self._clock.now() - self._since_s[row] if works else 0.0
+        if self._rate[index] == 0.0:
+            return 0.0  # it has no node, or is getting ready, or gets nothing there
+        return self._clock.now() - self._since_s[self._row[index]]
 
     def left_cpu_s(self, index: int) -> float:
         return self._work[index] - self.done_cpu_s(index)
+
+    def target_s(self) -> Floats:
+        for row, pods in enumerate(self._working):
+            if pods:
+                self._bring_up_to_date(row)
+        return np.array(self._target_s)
 
     def lost_cpu_s(self, index: int) -> float:
         """CPU-seconds that the pod had done and lost again with its node."""

@@ -75,5 +75,10 @@ class Work(Protocol):
     def left_cpu_s(self, index: int) -> float:
         """CPU-seconds of its work that the pod still has before it; infinity for one that never ends."""
 
+    def target_s(self) -> Floats | None:
+        """When each training job had most of its loss behind it; shape (pods,), not a number where it had not. None
+        where nobody gets on by work. For the end of a run.
+        """
+
     def alone_s(self) -> Floats:
         """How long each pod would run if nothing disturbed it; shape (pods,), infinity for one that never ends."""
