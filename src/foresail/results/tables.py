@@ -195,7 +195,7 @@ PODS = TableSpec(
         _real(
             "target_s",
             "s",
-            "training jobs: when 90 % of the way from the first to the lowest loss was first behind it; null: it was not",
+            "training jobs: when 90 % of the way from the first to the lowest loss was behind it; null: it was not",
             optional=True,
         ),
     ),

@@ -39,7 +39,7 @@ def test_one_that_never_improves_has_no_target(loss):
 def run(pods, controllers=None, **settings):
     trace = Trace("t", [NodeSpec("a", 1000, 2**30), NodeSpec("b", 1000, 2**30)], make_workload(pods))
     clock = ClockSettings(work="shared-cpu", **settings)
-    pin = {name: "a" for name in pods}
+    pin = dict.fromkeys(pods, "a")
     result = run_clock(trace, load_profile("fgd"), settings=clock, controllers=controllers, first_node=pin)
     return dict(zip(result.pods["pod"], result.pods["target_s"].tolist(), strict=True)), result
 
@@ -48,7 +48,7 @@ JOB = {"cpu_milli": 100, "work_cpu_s": 10.0, "training": losing(10.0, 0.0)}
 
 
 def test_targets_follow_the_rate_of_work():
-    # Alone for 2 s, then at half the rate: 9 CPU-seconds are done at 2 + 7 / 0.5 s, the other's at 2 + 9 / 0.5 and sooner.
+    # The first is alone for 2 s and then goes at half the rate: 9 CPU-seconds are done at 2 + 7 / 0.5 s.
     targets, result = run({"one": JOB, "two": {**JOB, "arrival_s": 2.0}, "plain": {"cpu_milli": 1, "work_cpu_s": 0.0}})
     assert targets["one"] == pytest.approx(16.0)
     assert dict(zip(result.pods["pod"], result.pods["end_s"].tolist(), strict=True))["one"] == pytest.approx(18.0)

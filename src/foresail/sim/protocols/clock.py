@@ -39,7 +39,7 @@ from foresail.traces.trace import Trace
 
 _SNAPSHOTS = 1000
 _PROGRESS_EVERY = 256
-_LOOKS_EVERY = 10
+_LOOKS_EVERY = 5
 """Training jobs are looked at every so many snapshots."""
 _MIB_BYTES = 2**20
 _REPORT_STREAM = 0x4E904
