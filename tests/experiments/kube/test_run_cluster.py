@@ -1,0 +1,66 @@
+"""Runs on a real API server whose nodes KWOK plays: what happened is told as in a simulated run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.live.running import node
+
+from foresail.core.spec import NodeSpec
+from foresail.experiments.kube.objects import Submitting
+from foresail.experiments.kube.run import KubeSettings, run_on_kube
+from foresail.experiments.request import RunRequest
+from foresail.kube.api.connect import find_connection
+from foresail.lab import Lab
+from foresail.live.scheduler.run import RunSettings
+from foresail.policies.profiles.load import load_profile
+from foresail.sim.protocols.clock import run_clock
+from foresail.testing import make_workload
+from foresail.traces.trace import Trace
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab(fake_nodes=0, scheduler=False) as lab:
+        with lab.api() as api:
+            for at in range(3):
+                api.create("/api/v1/nodes", node(f"n{at}", cpu="4"))
+        yield lab
+
+
+def settings_for(lab: Lab, **more) -> KubeSettings:
+    connection = find_connection(lab.kubeconfig, None)
+    return KubeSettings(connection, Submitting(), RunSettings(policy="kubernetes"), sample_every_s=0.5, **more)
+
+
+def test_the_same_pods_go_where_they_go_in_simulation_and_end_when_they_should(lab):
+    workload = make_workload(
+        {
+            f"job-{at}": {
+                "cpu_milli": 1000 + 100 * at,
+                "memory_bytes": 1 << 20,
+                "arrival_s": 0.4 * at,
+                "duration_s": 4.0,
+            }
+            for at in range(6)
+        }
+    )
+    trace = Trace("six", [NodeSpec(f"n{at}", 4000, 16 << 30, max_pods=110) for at in range(3)], workload, {})
+    request = RunRequest(nodes="-", pods="-", policy="kubernetes", protocol="clock")
+    happened = run_on_kube(request, trace, settings_for(lab, give_up_s=120.0))
+    simulated = run_clock(trace, load_profile("kubernetes"))
+    placed = dict(happened.frame("placements").select("pod", "node").iter_rows())
+    assert placed == dict(simulated.frame("placements").select("pod", "node").iter_rows())
+    pods = happened.frame("pods")
+    assert set(pods["outcome"]) == {"finished"}
+    took = (pods["end_s"] - pods["submit_s"]).to_list()
+    assert all(4.0 <= one <= 12.0 for one in took), took
+    assert {"arrive", "start"} <= set(happened.frame("journal")["what"])
+    assert happened.frame("jobs").height > 0
+    assert happened.summary["finished"] == 6
+    with lab.api() as api:
+        namespaces = [one["metadata"]["name"] for one in api.items("/api/v1/namespaces")]
+    assert not [name for name in namespaces if name.startswith("foresail-run-")]
