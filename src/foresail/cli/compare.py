@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foresail.cli.options import Given, OptionSource, takes_options
+from foresail.cli.which_cluster import Context, Kubeconfig
 from foresail.errors import OptionError, PolicyError
 from foresail.experiments.experiment import Experiment
+from foresail.experiments.kube.settings import KubeOptions
 
 if TYPE_CHECKING:
-    from foresail.experiments.plan import PlannedRun
+    from foresail.experiments.plan import Plan, PlannedRun
     from foresail.experiments.runner import ExperimentOutcome
 
 EPILOG = """
@@ -26,12 +28,14 @@ Examples:
 
   foresail compare experiment.toml --jobs 8 --out results/fgd-or-best-fit
 
+  foresail compare examples/experiments/training-7.toml --on kube --shared-folder /srv/foresail
+
   foresail compare experiment.toml --seeds 42-51 --baseline best-fit --ray 10.0.0.1:6379
 """
 _FAILURES_SHOWN = 10
 
 
-@takes_options(OptionSource(Experiment))
+@takes_options(OptionSource(Experiment), OptionSource(KubeOptions, "with --on kube"))
 def compare(
     given: Given,
     experiment: Annotated[
@@ -46,6 +50,16 @@ def compare(
         str | None,
         typer.Option("--ray", metavar="ADDRESS", help="Run on this Ray cluster; local starts one on this machine."),
     ] = None,
+    on: Annotated[
+        str,
+        typer.Option(
+            "--on",
+            metavar="sim|kube",
+            help="kube: submit the same pods to a real cluster as well, and say how far the simulation is from it.",
+        ),
+    ] = "sim",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the runs, the tables and the report.")] = Path(
         "comparison"
     ),
@@ -68,6 +82,8 @@ def compare(
         raise OptionError(f"--jobs is {jobs}; at least 1 run goes at a time")
     if ray is not None and not ray.strip():
         raise OptionError("--ray is empty; give the address of a Ray cluster, or local")
+    if on not in ("sim", "kube"):
+        raise OptionError(f'--on is "{on}"; it is sim or kube')
 
     from rich.console import Console
 
@@ -109,6 +125,45 @@ def compare(
         kept = f" ({len(carried.kept)} of them from before)" if carried.kept else ""
         typer.echo(f"{len(carried.there)} runs{kept} in {out / 'runs'}", err=as_json)
         typer.echo(f"wrote {', '.join(map(str, written[:-1]))} and {written[-1]}", err=as_json)
+    if carried.failed:
+        raise PolicyError(_failures(carried, len(plan.runs)))
+    if on == "kube":
+        _on_kube(plan, out, given, (kubeconfig, context), overwrite=overwrite, verbose=verbose, quiet=as_json)
+
+
+def _on_kube(
+    plan: Plan,
+    out: Path,
+    given: Given,
+    cluster: tuple[Path | None, str | None],
+    *,
+    overwrite: bool,
+    verbose: bool,
+    quiet: bool,
+) -> None:
+    """Carry the plan out on a cluster, below `kube`, and lay both worlds over each other."""
+    from rich.console import Console
+
+    from foresail.experiments.kube.agreement import agreement_of, agreement_table, write_agreement
+    from foresail.experiments.kube.executor import OnKube, plan_on_kube
+    from foresail.experiments.output import write_changes, write_comparison
+    from foresail.experiments.runner import carry_out_plan
+    from foresail.kube.api.connect import find_connection
+    from foresail.lab.workload_image import WORKLOAD_IMAGE
+    from foresail.settings import make
+
+    options = make(KubeOptions, given.of(KubeOptions))
+    real_plan, real = plan_on_kube(plan), out / "kube"
+    with _progress(len(plan.runs), verbose=verbose) as (on_progress, on_run):
+        executor = OnKube(find_connection(*cluster), options, default_image=WORKLOAD_IMAGE, on_progress=on_progress)
+        carried = carry_out_plan(real_plan, real, executor, overwrite=overwrite, on_run=on_run)
+    if carried.there:
+        write_comparison(real_plan, real, carried)
+        write_changes(real_plan, real, carried)
+        rows = agreement_of(plan, out, real)
+        write_agreement(plan, out, real, rows)
+        Console(stderr=quiet).print(agreement_table(rows))
+        typer.echo(f"wrote {real / 'report.html'}, {out / 'agreement.csv'} and {out / 'agreement.html'}", err=quiet)
     if carried.failed:
         raise PolicyError(_failures(carried, len(plan.runs)))
 

@@ -41,9 +41,9 @@ def write_comparison(plan: Plan, out: Path, carried: ExperimentOutcome) -> list[
             lines.append([planned.trace, planned.policy, planned.seed, place, *measured.values()])
     rows = compare(values, traces=plan.traces, policies=plan.policies, baseline=plan.baseline, metrics=plan.metrics)
     header = ["trace", "policy", "seed", "folder", *(metric.name for metric in plan.metrics)]
-    write_whole(out / "runs.csv", _csv(header, lines))
+    write_whole(out / "runs.csv", csv_bytes(header, lines))
     columns = [column.name for column in fields(ComparisonRow)]
-    write_whole(out / "comparison.csv", _csv(columns, (asdict(row).values() for row in rows)))
+    write_whole(out / "comparison.csv", csv_bytes(columns, (asdict(row).values() for row in rows)))
     drawn = _drawn(plan, out, values)
     write_report(out / "report.html", drawn, title=_title(plan, drawn), comparison=_report_rows(plan, rows) or None)
     return rows
@@ -53,11 +53,11 @@ def write_changes(plan: Plan, out: Path, carried: ExperimentOutcome) -> list[Cha
     """Compare jobs one by one with those of the baseline and write `changes.csv`, if there are training jobs."""
     changes = changes_of(plan, out, carried)
     if changes:
-        write_whole(out / "changes.csv", _csv(*change_lines(changes)))
+        write_whole(out / "changes.csv", csv_bytes(*change_lines(changes)))
     return changes
 
 
-def _csv(header: Sequence[str], lines: Iterable[Iterable[Any]]) -> bytes:
+def csv_bytes(header: Sequence[str], lines: Iterable[Iterable[Any]]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.live.running import node
+from typer.testing import CliRunner
 
+from foresail.cli.main import app
 from foresail.core.spec import NodeSpec
 from foresail.experiments.kube.objects import Submitting
 from foresail.experiments.kube.run import KubeSettings, run_on_kube
@@ -64,3 +68,26 @@ def test_the_same_pods_go_where_they_go_in_simulation_and_end_when_they_should(l
     with lab.api() as api:
         namespaces = [one["metadata"]["name"] for one in api.items("/api/v1/namespaces")]
     assert not [name for name in namespaces if name.startswith("foresail-run-")]
+
+
+def test_compare_on_kube_runs_both_worlds_and_says_how_far_they_are_apart(lab, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("nodes.csv").write_text(
+        "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n{at},4000,16384,0,\n" for at in range(3))
+    )
+    rows = "".join(f"job-{at},{1500 - 100 * at},64,0,0,{at},6\n" for at in range(3))
+    Path("pods.csv").write_text(f"name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,duration_s\n{rows}")
+    words = "--nodes nodes.csv --pods pods.csv --protocol clock --policy kubernetes --policy most-allocated --seeds 1"
+    done = CliRunner().invoke(app, ["compare", *words.split(), "--on", "kube", "--kubeconfig", str(lab.kubeconfig)])
+    assert done.exit_code == 0, done.output
+    assert "Simulated against real completion" in done.output
+    lines = Path("comparison/agreement.csv").read_text().splitlines()
+    assert lines[0] == "policy,seed,job,simulated_s,real_s,error_pct"
+    assert len(lines) == 1 + 2 * 3
+    assert {line.split(",")[3] for line in lines[1:]} == {"6.0"}
+    assert "on the cluster" in Path("comparison/agreement.html").read_text()
+    assert json.loads(Path("comparison/kube/runs/pods/kubernetes/seed-1/manifest.json").read_text())["world"] == "kube"
+    # What is finished is kept in both worlds: nothing runs again.
+    again = CliRunner().invoke(app, ["compare", *words.split(), "--on", "kube", "--kubeconfig", str(lab.kubeconfig)])
+    assert again.exit_code == 0, again.output
+    assert Path("comparison/agreement.csv").read_text().splitlines() == lines

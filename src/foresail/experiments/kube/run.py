@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from foresail.core.clock import WallClock
@@ -39,6 +40,8 @@ class KubeSettings:
     submitting: Submitting
     run: RunSettings
     """Of the scheduler; policy, controllers, seed and scheduler name are each run's own."""
+    progress: Path | None = None
+    """Folder in which trainers write how far they have come."""
     give_up_s: float = 3600.0
     """A run in which not all pods have ended after so long is over."""
     sample_every_s: float = 2.0
@@ -71,8 +74,11 @@ class KubeRun:
                     await _remove(api, self._namespace)
 
     async def _with_scheduler(self, api: Client, on_progress: Callable[[int, int], None] | None) -> RunResult:
+        given, progress = self._settings.run, self._settings.progress
+        dirs = () if progress is None else (f"{self._namespace}={progress}",)
         settings = replace(
-            self._settings.run,
+            given,
+            telemetry=replace(given.telemetry, progress_dirs=dirs),
             policy=self._request.policy,
             controllers=self._request.controllers,
             seed=self._request.seed,
@@ -154,10 +160,12 @@ class KubeRun:
         now_s, seen = self._now_s(), self._the_seen
         by_story: dict[str, list[Object]] = {}
         for pod in pods:
-            by_story.setdefault(pod["metadata"].get("labels", {}).get(TRACE_POD, ""), []).append(pod)
+            story = pod["metadata"].get("labels", {}).get(TRACE_POD, "")
+            by_story.setdefault(story, []).append(pod)
+            seen.met(f"{self._namespace}/{pod['metadata']['name']}", story)
         trained = {job["metadata"]["labels"][TRACE_POD]: job for job in jobs}
-        for name, story in seen.stories.items():
-            if not _is_over(story.outcome):
+        for name, told in seen.stories.items():
+            if not _is_over(told.outcome):
                 self._follow(name, by_story.get(name, ()), now_s)
                 done, why = _job_end(trained[name]) if name in trained else _pod_end(by_story.get(name, ()))
                 if done:

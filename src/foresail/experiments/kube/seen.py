@@ -53,12 +53,21 @@ class Seen:
         self._workload = workload
         self._begun_s = begun_s
         self._records: list[Record] = []
-        self._samples = JobSamples(look_every_s)
+        self._samples = JobSamples(look_every_s, name_of=lambda one: self.name_of(one.pod.name))
         self._timeline: list[tuple[float, ...]] = []
         self.stories: dict[str, Story] = {}
         """By the name that the trace has for the pod, in the order of submission."""
+        self._story_of: dict[str, str] = {}
 
     # --- while it goes on ------------------------------------------------------------------------------------------
+
+    def met(self, pod: str, story: str) -> None:
+        """A pod of the cluster, with its namespace, belongs to a story."""
+        self._story_of[pod] = story
+
+    def name_of(self, pod: str) -> str:
+        """What the trace calls a pod of the cluster; its own name for one that nobody has met."""
+        return self._story_of.get(pod, pod)
 
     def submitted(self, name: str, time_s: float) -> None:
         self.stories[name] = Story(time_s, waits_since_s=time_s)
@@ -108,7 +117,7 @@ class Seen:
             "timeline": self._timeline_columns(table),
             "nodes": node_columns(table),
             "pods": self._pods(),
-            "journal": journal_columns(self._records),
+            "journal": journal_columns(one._replace(pod=self.name_of(one.pod)) for one in self._records),
             "jobs": self._samples.columns(),
         }
 
