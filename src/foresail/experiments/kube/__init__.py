@@ -1,1 +1,1 @@
-"""Runs of an experiment on a real cluster: the same pods at the same times, told in the same tables."""
+"""Runs of an experiment on a real cluster, told in the tables of a simulated one. Knows live and the experiments."""

@@ -19,7 +19,7 @@ _SHARED = "/foresail"
 _MANY = 1000
 
 
-class Submission(NamedTuple):
+class SubmittedObject(NamedTuple):
     """One object to make, and when."""
 
     name: str
@@ -44,7 +44,7 @@ class Submitting:
 
 def submissions(
     workload: Workload, submitting: Submitting, namespace: str, scheduler_name: str
-) -> Iterator[Submission]:
+) -> Iterator[SubmittedObject]:
     """Every pod of the trace as an object of this namespace, for this scheduler."""
     trains = workload.training_of >= 0
     if trains.any() and not (submitting.image and submitting.volume):
@@ -59,7 +59,7 @@ def submissions(
         spec["schedulerName"] = scheduler_name
         if trains[index]:
             path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-            yield Submission(name, arrival_s, path, _job(workload, index, metadata["name"], spec, submitting))
+            yield SubmittedObject(name, arrival_s, path, _job(workload, index, metadata["name"], spec, submitting))
             continue
         body = {
             "metadata": {
@@ -69,7 +69,7 @@ def submissions(
             },
             "spec": {"restartPolicy": "Never", **spec},
         }
-        yield Submission(name, arrival_s, f"/api/v1/namespaces/{namespace}/pods", body)
+        yield SubmittedObject(name, arrival_s, f"/api/v1/namespaces/{namespace}/pods", body)
 
 
 def _job(workload: Workload, index: int, name: str, pod: Object, submitting: Submitting) -> Object:

@@ -15,8 +15,8 @@ from foresail.core.clock import WallClock
 from foresail.core.lifecycle import State
 from foresail.core.spec import Workload
 from foresail.errors import ResultsError
-from foresail.experiments.kube.objects import TRACE_POD, Submission, Submitting, submissions
-from foresail.experiments.kube.seen import Seen, names_of
+from foresail.experiments.kube.diary import RunDiary, names_of
+from foresail.experiments.kube.objects import TRACE_POD, SubmittedObject, Submitting, submissions
 from foresail.experiments.request import RunRequest
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.connect import Connection
@@ -59,7 +59,7 @@ class KubeRun:
         self._scheduler_name = f"foresail-{run_id}"
         self._clock = WallClock()
         self._program: SchedulerProgram | None = None
-        self._seen: Seen | None = None
+        self._diary: RunDiary | None = None
         self._begun_s = 0.0
         self._pod_of: dict[str, str] = {}
         """Story to the uid of the pod that it is now, while that has a node."""
@@ -107,8 +107,8 @@ class KubeRun:
             await asyncio.sleep(0.05)
         self._begun_s = self._clock.now()
         workload = self._trace.workload
-        self._seen = Seen(workload, look_every_s=self._settings.sample_every_s, begun_s=self._begun_s)
-        program.live.journal.listen(self._seen.note)
+        self._diary = RunDiary(workload, look_every_s=self._settings.sample_every_s, begun_s=self._begun_s)
+        program.live.journal.listen(self._diary.note)
 
     # --- while it goes on ------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class KubeRun:
                 task.result()
                 raise ResultsError("the scheduler ended before the run did")
             if now_s > settings.give_up_s:
-                left = [name for name, story in self._the_seen.stories.items() if not _is_over(story.outcome)]
+                left = [name for name, story in self._the_diary.stories.items() if not _is_over(story.outcome)]
                 raise ResultsError(
                     f"after {settings.give_up_s:g} s {len(workload) - over} of {len(workload)} pods had not ended "
                     f"({names_of(left) or 'not all were submitted'}); let it go on for longer with --give-up"
@@ -142,13 +142,13 @@ class KubeRun:
             next_s = waiting[0].arrival_s * scale - self._now_s() if waiting else _LOOK_EVERY_S
             await asyncio.sleep(min(_LOOK_EVERY_S, max(0.0, next_s)))
 
-    async def _submit(self, api: Client, one: Submission) -> None:
+    async def _submit(self, api: Client, one: SubmittedObject) -> None:
         try:
             await api.post(one.path, one.body)
         except ApiError as error:
             if error.status != _CONFLICT:  # a request whose answer was lost is sent again
                 raise ResultsError(f"{one.name} was not taken by the API server: {error}") from error
-        self._the_seen.submitted(one.name, self._now_s())
+        self._the_diary.submitted(one.name, self._now_s())
 
     async def _look(self, api: Client) -> None:
         """Ask the API server what has become of the pods, and look at the jobs."""
@@ -157,7 +157,7 @@ class KubeRun:
             jobs, _ = await api.list(f"/apis/batch/v1/namespaces/{self._namespace}/jobs")
         except ClusterError:
             return  # asked again in a moment; nothing is lost by a late look
-        now_s, seen = self._now_s(), self._the_seen
+        now_s, seen = self._now_s(), self._the_diary
         by_story: dict[str, list[Object]] = {}
         for pod in pods:
             story = pod["metadata"].get("labels", {}).get(TRACE_POD, "")
@@ -178,15 +178,15 @@ class KubeRun:
         uids = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in placed}
         known = self._pod_of.get(name)
         if known is not None and known not in uids:
-            self._the_seen.left(name, now_s)
+            self._the_diary.left(name, now_s)
             del self._pod_of[name]
         if name not in self._pod_of and uids:
             uid, node = next(iter(uids.items()))
             self._pod_of[name] = uid
-            self._the_seen.started(name, node, now_s)
+            self._the_diary.started(name, node, now_s)
 
     def _over(self) -> int:
-        return sum(_is_over(story.outcome) for story in self._the_seen.stories.values())
+        return sum(_is_over(story.outcome) for story in self._the_diary.stories.values())
 
     def _now_s(self) -> float:
         return self._clock.now() - self._begun_s
@@ -194,7 +194,7 @@ class KubeRun:
     # --- at the end ------------------------------------------------------------------------------------------------
 
     def _result(self) -> RunResult:
-        program, seen, request = self._the_program, self._the_seen, self._request
+        program, seen, request = self._the_program, self._the_diary, self._request
         table = program.cache.table
         profile = program.live.core.profile
         return RunResult(
@@ -215,9 +215,9 @@ class KubeRun:
         return self._program
 
     @property
-    def _the_seen(self) -> Seen:
-        assert self._seen is not None, "the run has begun"  # noqa: S101 - as above
-        return self._seen
+    def _the_diary(self) -> RunDiary:
+        assert self._diary is not None, "the run has begun"  # noqa: S101 - as above
+        return self._diary
 
 
 def _is_over(outcome: State) -> bool:

@@ -45,7 +45,7 @@ class Story:
         return State.WAITING if math.isnan(self.start_s) or not math.isnan(self.waits_since_s) else State.RUNNING
 
 
-class Seen:
+class RunDiary:
     """Keeps the journal of a run and looks at its jobs now and then; makes tables of both at the end."""
 
     def __init__(self, workload: Workload, *, look_every_s: float, begun_s: float) -> None:
