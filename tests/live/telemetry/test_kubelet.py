@@ -1,71 +1,84 @@
-"""CPU that pods use, as their kubelets tell it."""
+"""Used CPU, as kubelets' summaries tell it."""
 
 from __future__ import annotations
 
-from tests.live.api_server import ApiServer
-from tests.live.cluster import make_cache, make_node, make_pod
-from tests.live.scheduler.test_scheduler import LoopClock
+import json
+from datetime import UTC, datetime
+from typing import Any
 
-from foresail.core.control import CPU_USED_MILLI, WORK_DONE_CPU_S
+import pytest
+from tests.live.api_server import ApiServer
+from tests.live.telemetry.reporting import NOW_S, Reporting
+
+from foresail.core.control import CPU_USED_MILLI, CPU_USED_S
+from foresail.live.telemetry.cpu import CpuBook, CpuSourceError
 from foresail.live.telemetry.kubelet import KubeletCpu, pods_in
 
-PATH = "/api/v1/nodes/a/proxy/metrics/resource"
+PATH = "/api/v1/nodes/a/proxy/stats/summary"
 
 
-def answer(used_s: float, at_ms: int) -> str:
-    return (
-        "# TYPE pod_cpu_usage_seconds_total counter\n"
-        f'container_cpu_usage_seconds_total{{container="main",namespace="default",pod="p"}} 99 {at_ms}\n'
-        f'pod_cpu_usage_seconds_total{{namespace="default",pod="p"}} {used_s} {at_ms}\n'
-        f'pod_cpu_usage_seconds_total{{namespace="default",pod="stranger"}} 1 {at_ms}\n'
-    )
+def summary(*pods: tuple[str, float, float]) -> str:
+    """What a kubelet answers: uid, CPU-seconds and when, of each pod."""
+    found = [
+        {
+            "podRef": {"name": "p", "namespace": "team", "uid": uid},
+            "cpu": {"time": datetime.fromtimestamp(at_s, UTC).isoformat(), "usageCoreNanoSeconds": int(used_s * 1e9)},
+        }
+        for uid, used_s, at_s in pods
+    ]
+    return json.dumps({"node": {}, "pods": [*found, {"podRef": {"uid": "new"}}, {"cpu": {"time": "never"}}, 7]})
 
 
-def test_used_cpu_is_the_mean_between_two_looks_and_forgotten_with_the_pod(server, virtual):
-    told = ApiServer()
-    cache, _ = make_cache()
-    cache.handler("Node").replace([make_node("a"), make_node("b")])
-    cache.put_pod(make_pod("p", node="a"))
-    cache.put_pod(make_pod("o", node="b", schedulerName="x"))
+def test_used_cpu_is_the_mean_between_two_looks_and_counts_by_uid(server, virtual):
+    one, told = Reporting(), ApiServer()
+    uid = one.run("p")
 
-    async def story() -> list[float | None]:
+    async def story() -> list[tuple[float | None, ...]]:
         async with server(told) as api:
-            kubelets = KubeletCpu(api, cache, LoopClock(), "foresail")
+            kubelets, book = KubeletCpu(api, one.jobs), CpuBook()
             seen = []
-            for used_s, at_ms in ((10.0, 1000), (13.0, 11_000), (13.0, 11_000), (2.0, 21_000), (4.0, 31_000)):
-                told.texts[PATH] = answer(used_s, at_ms)
-                await kubelets.look()
-                seen.append(kubelets.reading("uid-p", CPU_USED_MILLI))
+            for used_s, at_s in ((10.0, 1), (13.0, 11), (13.0, 11), (2.0, 21), (4.0, 31)):
+                told.texts[PATH] = summary((uid, used_s, NOW_S + at_s), ("stranger", 1.0, NOW_S))
+                assert await kubelets.look(book) == 1
+                seen.append((book.reading(uid, CPU_USED_MILLI), book.reading(uid, CPU_USED_S)))
             assert kubelets.problem == ""
-            assert kubelets.reading("uid-p", WORK_DONE_CPU_S) is None
-            cache.drop_pod("uid-p")
-            await kubelets.look()
-            seen.append(kubelets.reading("uid-p", CPU_USED_MILLI))
+            assert len(book) == 1
             return seen
 
-    # A container that starts anew counts from 0 again, which is no negative use.
-    assert virtual(story()) == [None, 300.0, 300.0, 300.0, 200.0, None]
+    # What counts from 0 again has used at least what it says since, and nothing is taken back.
+    assert virtual(story()) == [(None, 10.0), (300.0, 13.0), (300.0, 13.0), (200.0, 15.0), (200.0, 17.0)]
 
 
 def test_a_node_that_may_not_be_read_is_told_and_the_others_are_read(server, virtual):
-    told = ApiServer(lambda _method, path: 403 * ("/nodes/b/" in path))
-    cache, _ = make_cache()
-    cache.handler("Node").replace([make_node("a"), make_node("b")])
-    cache.put_pod(make_pod("p", node="a"))
-    cache.put_pod(make_pod("q", node="b"))
+    one, told = Reporting(), ApiServer(lambda _method, path: 403 * ("/nodes/b/" in path))
+    uid = one.run("p")
+    one.run("q", nodeName="b")
+    pods = one.jobs.pods()
+    pods[1].node = "b"
+    told.texts[PATH] = summary((uid, 1.0, NOW_S))
 
-    async def story() -> tuple[str, float | None]:
+    async def story() -> tuple[int, str]:
         async with server(told) as api:
-            kubelets = KubeletCpu(api, cache, LoopClock(), "foresail")
-            for used_s, at_ms in ((1.0, 1000), (2.0, 2000)):
-                told.texts[PATH] = answer(used_s, at_ms)
-                await kubelets.look()
-            return kubelets.problem, kubelets.reading("uid-p", CPU_USED_MILLI)
+            kubelets = KubeletCpu(api, one.jobs)
+            return await kubelets.look(CpuBook()), kubelets.problem
 
-    problem, used = virtual(story())
-    assert "403" in problem
-    assert used == 1000.0
+    known, problem = virtual(story())
+    assert known == 1
+    assert problem.startswith("1 of 2 nodes: GET /api/v1/nodes/b/proxy/stats/summary?only_cpu_and_memory=true: 403")
 
 
-def test_lines_without_a_time_are_read_as_of_now():
-    assert list(pods_in('pod_cpu_usage_seconds_total{pod="p",namespace="n"} 1.5e-1')) == [("n/p", None, 0.15)]
+def test_nodes_none_of_which_may_be_read_are_no_source(server, virtual):
+    one, told = Reporting(), ApiServer(lambda *_: 403)
+    one.run("p")
+
+    async def story() -> None:
+        async with server(told) as api:
+            await KubeletCpu(api, one.jobs).look(CpuBook())
+
+    with pytest.raises(CpuSourceError, match=r'resources: \["nodes/proxy"\], verbs: \["get"\]'):
+        virtual(story())
+
+
+@pytest.mark.parametrize("answer", [{}, {"pods": None}, {"pods": [{}, {"cpu": None}]}])
+def test_a_summary_without_figures_is_empty(answer: Any):
+    assert list(pods_in(answer)) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,17 @@ import pytest
 from tests.live.api_server import ApiServer
 from tests.live.cluster import make_node, make_pod
 
-from foresail.core.control import LOSS, STEPS_DONE, STEPS_TOTAL, Action, View
+from foresail.core.control import CPU_USED_MILLI, CPU_USED_S, LOSS, STEPS_DONE, STEPS_TOTAL, Action, View
 from foresail.errors import OptionError
 from foresail.live.control.program import ControlProgram, ControlSettings
 from foresail.live.scheduler.run import RunSettings, SchedulerProgram
 from foresail.live.serving.server import ServerSettings
+from foresail.live.telemetry.checks import check_telemetry, cpu_sources
 from foresail.live.telemetry.settings import TelemetrySettings
-from foresail.live.telemetry.sources import check_telemetry
 
 NO_FILE = "/none"
 READ = (STEPS_DONE, STEPS_TOTAL, LOSS)
+SUMMARY = "/api/v1/nodes/a/proxy/stats/summary"
 
 
 class Reads:
@@ -29,12 +31,13 @@ class Reads:
 
     every_s = 0.02
 
-    def __init__(self) -> None:
+    def __init__(self, *names: str) -> None:
+        self._names = names or READ
         self.seen: dict[str, tuple[float | None, ...]] = {}
         self.turn = asyncio.Event()
 
     def act(self, view: View) -> Sequence[Action]:
-        self.seen = {uid: tuple(view.telemetry.reading(uid, name) for name in READ) for uid in view.running}
+        self.seen = {uid: tuple(view.telemetry.reading(uid, name) for name in self._names) for uid in view.running}
         self.turn.set()
         return []
 
@@ -115,6 +118,30 @@ def test_progress_over_http_reaches_controllers_on_either_address(server, kind, 
     asyncio.run(story())
 
 
+def test_used_cpu_reaches_controllers_from_the_source_that_is_there(server):
+    """There is no metrics API on this cluster, so kubelets are asked."""
+    told = ApiServer(lambda _method, path: 404 * ("metrics.k8s.io" in path))
+    told.put("nodes", make_node("a"))
+    told.put("pods", make_pod("p", node="a"))
+    cpu = {"time": "2026-01-01T00:00:00Z", "usageCoreNanoSeconds": 2_500_000_000}
+    told.texts[SUMMARY] = json.dumps({"pods": [{"podRef": {"uid": "uid-p"}, "cpu": cpu}]})
+
+    async def story() -> None:
+        controller = Reads(CPU_USED_MILLI, CPU_USED_S)
+        async with server(told) as api:
+            program = program_of("control", api, controller, TelemetrySettings(measure_cpu=True, cpu_every_s=0.02), [])
+            task = asyncio.create_task(program.run())
+            await controller.until(lambda seen: seen.get("uid-p") == (None, 2.5))
+            later = cpu | {"time": "2026-01-01T00:00:10Z", "usageCoreNanoSeconds": 7_500_000_000}
+            told.texts[SUMMARY] = json.dumps({"pods": [{"podRef": {"uid": "uid-p"}, "cpu": later}]})
+            await controller.until(lambda seen: seen.get("uid-p") == (500.0, 7.5))
+            assert program.ready()["telemetry"]() == ""
+            program.stop()
+            await task
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -125,6 +152,10 @@ def test_progress_over_http_reaches_controllers_on_either_address(server, kind, 
         (TelemetrySettings(progress_address="nonsense"), '--progress-address is "nonsense"; write host and port'),
         (TelemetrySettings(progress_token_file=NO_FILE), "--progress-token-file is /none; there is no such file"),
         (TelemetrySettings(progress_token_file=__file__), "--progress-token-file needs --progress-address"),
+        (TelemetrySettings(prometheus="prometheus:9090"), '--prometheus is "prometheus:9090"; write its URL'),
+        (TelemetrySettings(cpu_sources=("prometheus",)), "there is no --prometheus; give the URL of one"),
+        (TelemetrySettings(prometheus_token_file=__file__), "there is no --prometheus; give the URL of one"),
+        (TelemetrySettings(cpu_sources=("kublet",)), 'no --cpu-source "kublet"; did you mean "kubelet"? there are'),
         (TelemetrySettings(progress_dirs=("team=",)), '--progress-dir is "team="; write FOLDER'),
     ],
 )
@@ -132,6 +163,20 @@ def test_options_that_cannot_work_are_refused_before_anything_begins(settings, w
     with pytest.raises(OptionError) as raised:
         check_telemetry(settings, ServerSettings())
     assert str(raised.value).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sources"),
+    [
+        (TelemetrySettings(), ()),
+        (TelemetrySettings(measure_cpu=True), ("metrics-api", "kubelet")),
+        (TelemetrySettings(measure_cpu=True, prometheus="http://p"), ("metrics-api", "kubelet", "prometheus")),
+        (TelemetrySettings(prometheus="http://p"), ("prometheus",)),
+        (TelemetrySettings(cpu_sources=("kubelet", "metrics-api", "kubelet")), ("kubelet", "metrics-api")),
+    ],
+)
+def test_used_cpu_is_read_in_a_fixed_order_or_the_one_that_is_given(settings, sources):
+    assert tuple(cpu_sources(settings)) == sources
 
 
 def test_beyond_loopback_progress_needs_tls_and_no_more(tmp_path):

@@ -24,8 +24,9 @@ from foresail.live.reports import EventReport, JournalFile, counted, logged
 from foresail.live.scheduler.metrics import Metrics
 from foresail.live.serving.health import Health, token_in
 from foresail.live.serving.server import ServerSettings, check_metrics, check_tls_files
+from foresail.live.telemetry.checks import check_telemetry
 from foresail.live.telemetry.settings import TelemetrySettings
-from foresail.live.telemetry.sources import Sources, check_telemetry
+from foresail.live.telemetry.sources import Sources
 from foresail.policies.plain.devices import LeastSufficient
 
 _FINISH_S = 20.0

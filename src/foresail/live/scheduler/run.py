@@ -25,8 +25,8 @@ from foresail.live.scheduler.reload import Reloader
 from foresail.live.scheduler.scheduler import LiveScheduler
 from foresail.live.serving.health import Health, token_in
 from foresail.live.serving.server import ServerSettings, check_metrics, check_tls_files
+from foresail.live.telemetry.checks import check_telemetry
 from foresail.live.telemetry.settings import TelemetrySettings
-from foresail.live.telemetry.sources import check_telemetry
 from foresail.policies.kubernetes import FILTERS
 from foresail.policies.profiles.load import is_profile_file, load_profile, split_name
 from foresail.traces.trace import load_workload

@@ -1,4 +1,4 @@
-"""The CPU that pods use, from their kubelets' `/metrics/resource`, through the API server's node proxy.
+"""The CPU that pods use, from their kubelets' summary (`/stats/summary`), through the API server's node proxy.
 
 That needs the right to `get` on `nodes/proxy`, which also lets its holder run commands in pods on some versions of
 Kubernetes; so nothing is read unless it is asked for.
@@ -7,83 +7,62 @@ Kubernetes; so nothing is read unless it is asked for.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 
-from foresail.core.clock import Clock
-from foresail.core.control import CPU_USED_MILLI
-from foresail.kube.api.client import Client
+from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import ClusterError
-from foresail.kube.api.kinds import NODE
-from foresail.live.cache.cache import Cache
-from foresail.logs import get_logger
+from foresail.kube.objects.parts import MALFORMED
+from foresail.kube.objects.quantity import NANO_PER_UNIT
+from foresail.kube.objects.values import time_of
+from foresail.live.telemetry.cpu import CpuBook, CpuSourceError
+from foresail.live.telemetry.jobs import Jobs
 
-_EVERY_S = 15.0
-_LINE = re.compile(r"pod_cpu_usage_seconds_total\{(?P<labels>[^}]*)\} (?P<used_s>\S+)(?: (?P<at_ms>\d+))?")
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_AT_ONCE = 8
+_POD = "pod"
 
 
 class KubeletCpu:
-    """Readings of `cpu_used_milli`: the mean between the last two looks at a pod's node."""
+    """One request a look to every node with pods of ours."""
 
-    def __init__(self, api: Client, cache: Cache, clock: Clock, scheduler_name: str) -> None:
-        """Nodes are looked at that have pods of this scheduler's name."""
-        self._api = api
-        self._cache = cache
-        self._clock = clock
-        self._scheduler_name = scheduler_name
-        self._last: dict[str, tuple[float, float]] = {}
-        """Uid to when a pod was looked at, and the CPU-seconds that it had used by then."""
-        self._used_milli: dict[str, float] = {}
+    name = "kubelet"
+
+    def __init__(self, api: Client, jobs: Jobs) -> None:
         self.problem = ""
-        """Why a node could not be read in the last round; empty if all could."""
+        self._api = api
+        self._jobs = jobs
 
-    def reading(self, uid: Hashable, name: str) -> float | None:
-        return self._used_milli.get(str(uid)) if name == CPU_USED_MILLI else None
+    async def look(self, book: CpuBook) -> int:
+        nodes = sorted({pod.node for pod in self._jobs.pods()})
+        turn = asyncio.Semaphore(_AT_ONCE)
 
-    async def run(self) -> None:
-        """Look at all nodes every so often, for ever."""
-        while True:
-            await self.look()
-            await asyncio.sleep(_EVERY_S)
+        async def read(node: str) -> Object | str:
+            async with turn:
+                try:
+                    return await self._api.get(f"/api/v1/nodes/{node}/proxy/stats/summary", only_cpu_and_memory=True)
+                except ClusterError as error:
+                    return str(error)
 
-    async def look(self) -> None:
-        """One look at every node with pods of ours."""
-        ours = [pod for pod in self._cache.pods.values() if pod.stands and pod.scheduler_name == self._scheduler_name]
-        there = {pod.uid for pod in ours}
-        for uid in self._last.keys() - there:
-            del self._last[uid]
-            self._used_milli.pop(uid, None)
-        problem = ""
-        for node in sorted({pod.node for pod in ours}):
-            try:
-                text = await self._api.text(NODE.named(node, part="proxy/metrics/resource"))
-            except ClusterError as error:
-                problem = str(error)
-                continue
-            self._take(text)
-        if problem and not self.problem:
-            get_logger().warning("telemetry_failed", error=problem)
-        self.problem = problem
-
-    def _take(self, text: str) -> None:
-        for name, measured_s, used_s in pods_in(text):
-            pod = self._cache.named(name)
-            if pod is None:
-                continue
-            at_s = self._clock.now() if measured_s is None else measured_s
-            before = self._last.get(pod.uid)
-            if before is not None and at_s > before[0] and used_s >= before[1]:
-                self._used_milli[pod.uid] = 1000.0 * (used_s - before[1]) / (at_s - before[0])
-            self._last[pod.uid] = (at_s, used_s)
+        answers = await asyncio.gather(*map(read, nodes))
+        failed = [answer for answer in answers if isinstance(answer, str)]
+        if failed and len(failed) == len(nodes):
+            raise CpuSourceError(failed[0])
+        self.problem = f"{len(failed)} of {len(nodes)} nodes: {failed[0]}" if failed else ""
+        known = 0
+        for answer in answers:
+            for uid, used_s, at_s in pods_in(answer if isinstance(answer, dict) else {}):
+                if self._jobs.pod(uid) is not None:
+                    book.counted(self.name, uid, {_POD: used_s}, at_s)
+                    known += 1
+        return known
 
 
-def pods_in(text: str) -> Iterator[tuple[str, float | None, float]]:
-    """Pods of a kubelet's answer, as `namespace/name`, with the time it measured at and the CPU-seconds used so far."""
-    for line in text.splitlines():
-        found = _LINE.match(line)
-        if found is None:
-            continue
-        labels = dict(_LABEL.findall(found["labels"]))
-        at_s = None if found["at_ms"] is None else int(found["at_ms"]) / 1000.0
-        yield f"{labels.get('namespace', '')}/{labels.get('pod', '')}", at_s, float(found["used_s"])
+def pods_in(summary: Object) -> Iterator[tuple[str, float, float]]:
+    """Uid, CPU-seconds used since it began, and when that was measured, of each pod of a kubelet's summary."""
+    for pod in summary.get("pods") or ():
+        try:
+            cpu = pod["cpu"]
+            at = time_of(cpu["time"], "time")
+            if at is not None:
+                yield str(pod["podRef"]["uid"]), cpu["usageCoreNanoSeconds"] / NANO_PER_UNIT, at.timestamp()
+        except MALFORMED:
+            continue  # one that has just begun has no figures yet

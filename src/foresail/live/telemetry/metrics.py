@@ -23,3 +23,8 @@ class TelemetryMetrics:
         self.requests = counter(
             "progress_requests", "Requests to the receiver of progress, by the status of the answer.", ["status"]
         )
+        self.cpu_source = gauge(
+            "cpu_source", "1 for where the CPU used by pods is read from now, 0 for the others.", ["source"]
+        )
+        self.cpu_pods = gauge("cpu_pods", "Pods whose used CPU is known.")
+        self.cpu_failures = counter("cpu_read_failures", "Looks at the CPU used by pods that failed.", ["source"])

@@ -12,7 +12,17 @@ class TelemetrySettings:
     """Where readings come from; without any of these there are none."""
 
     measure_cpu: bool = False
-    """Let controllers see the CPU that pods use; needs the right to get nodes/proxy."""
+    """Let controllers see the CPU that pods use: from the metrics API, else from kubelets (which needs the right to get
+    nodes/proxy), else from --prometheus."""
+    cpu_sources: tuple[str, ...] = setting((), option="--cpu-source", example="kubelet")
+    """Read the CPU that pods use from here alone: metrics-api, kubelet or prometheus; given several times, from the
+    first of them that works."""
+    prometheus: str = setting("", metavar="URL")
+    """A Prometheus that scrapes cAdvisor's metrics from kubelets, to read the CPU that pods use from."""
+    prometheus_token_file: str | None = setting(None, is_file=True)
+    """File with the token that this Prometheus wants to see."""
+    cpu_every_s: float = 15.0
+    """How often the CPU that pods use is read."""
     progress_dirs: tuple[str, ...] = setting((), option="--progress-dir", metavar="[NAMESPACE=]DIR", example="/data")
     """Read training jobs' progress from NAMESPACE/JOB/progress.csv below this folder, or from JOB/progress.csv if it is
     one namespace's; may be given several times."""

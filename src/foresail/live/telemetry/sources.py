@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,53 +11,34 @@ from prometheus_client import CollectorRegistry
 
 from foresail.core.clock import Clock
 from foresail.core.control import CPU_USED_MILLI, CPU_USED_S
-from foresail.errors import OptionError
 from foresail.kube.api.client import Client
 from foresail.live.cache.cache import Cache
 from foresail.live.program import Part
 from foresail.live.serving.health import Receive, Scope, Send
-from foresail.live.serving.server import ServerSettings, is_loopback, listen, parse_address, serve
+from foresail.live.serving.server import ServerSettings, is_loopback, listen, serve
 from foresail.live.telemetry.checkpoints import Channel, ReportedCheckpoints
+from foresail.live.telemetry.checks import ADDRESS, cpu_sources, progress_folders, progress_server
+from foresail.live.telemetry.cpu import CpuSource, CpuUsed
 from foresail.live.telemetry.csv_folder import CsvFolders
-from foresail.live.telemetry.folders import JobsFolder
 from foresail.live.telemetry.http import PATH, ProgressReceiver
 from foresail.live.telemetry.jobs import Jobs, job_of
 from foresail.live.telemetry.kubelet import KubeletCpu
 from foresail.live.telemetry.metrics import TelemetryMetrics
+from foresail.live.telemetry.metrics_api import MetricsApiCpu
 from foresail.live.telemetry.progress import ProgressStore
+from foresail.live.telemetry.prometheus import PrometheusCpu
 from foresail.live.telemetry.settings import TelemetrySettings
 from foresail.live.telemetry.tokens import ListedTokens, PodTokens
 from foresail.logs import get_logger
 
 _FORGET_EVERY_S = 60.0
-_ADDRESS = "--progress-address"
 
 
-def progress_server(settings: TelemetrySettings, server: ServerSettings) -> ServerSettings | None:
-    """Where progress is received over HTTP: `server` itself if it has this address. OptionError if strangers could."""
-    if settings.progress_token_file is not None and not Path(settings.progress_token_file).is_file():
-        raise OptionError(f"--progress-token-file is {settings.progress_token_file}; there is no such file")
-    if not settings.progress_address:
-        if settings.progress_token_file is not None:
-            raise OptionError(f"--progress-token-file needs {_ADDRESS}: where progress is received")
-        return None
-    host, port = parse_address(settings.progress_address, _ADDRESS)
-    if not is_loopback(host) and not server.is_tls:
-        raise OptionError(
-            f"{_ADDRESS} is {host}:{port}, which other machines can reach; give --tls-cert and --tls-key, or listen on "
-            "127.0.0.1"
-        )
-    return replace(server, host=host, port=port)
-
-
-def check_telemetry(settings: TelemetrySettings, server: ServerSettings) -> None:
-    """Refuse what would let strangers in or cannot work."""
-    progress_server(settings, server)
-    _folders(settings)
-
-
-def _folders(settings: TelemetrySettings) -> list[JobsFolder]:
-    return [JobsFolder.parse(text, "--progress-dir") for text in settings.progress_dirs]
+def _cpu_source(name: str, settings: TelemetrySettings, api: Client, jobs: Jobs) -> CpuSource:
+    if name == PrometheusCpu.name:
+        file = settings.prometheus_token_file
+        return PrometheusCpu(settings.prometheus, jobs, token_file=None if file is None else Path(file))
+    return MetricsApiCpu(api, jobs) if name == MetricsApiCpu.name else KubeletCpu(api, jobs)
 
 
 class Sources:
@@ -83,8 +63,9 @@ class Sources:
         metrics = TelemetryMetrics(registry)
         jobs = Jobs(cache, scheduler_name)
         self.progress = ProgressStore(jobs, clock, metrics)
-        self._cpu = KubeletCpu(api, cache, clock, scheduler_name) if settings.measure_cpu else None
-        folders = _folders(settings)
+        measured = [_cpu_source(name, settings, api, jobs) for name in cpu_sources(settings)]
+        self._cpu = CpuUsed(measured, jobs, metrics, every_s=settings.cpu_every_s) if measured else None
+        folders = progress_folders(settings)
         self._csv = CsvFolders(folders, jobs, self.progress, every_s=settings.progress_every_s) if folders else None
         self._server = progress_server(settings, server or ServerSettings())
         self._shares_server = self._server is not None and self._server == server
@@ -129,7 +110,7 @@ class Sources:
     async def _receive(self) -> None:
         if self._server is None or self.receiver is None:
             return
-        at = listen(self._server, _ADDRESS)
+        at = listen(self._server, ADDRESS)
         self.receiver_url = self._server.url_of(at)
         get_logger().info("progress_is_received", url=f"{self.receiver_url}{PATH}")
         await serve(self.receiver, at, self._server, guarded=True)
