@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import csv
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from tests.traces.workloads import assert_equal
 
-from foresail.core.spec import NodeSpec, PodSpec, Workload
+from foresail.core.spec import NodeSpec, PodSpec, Training, Workload
 from foresail.errors import InputError
 from foresail.testing import make_workload
 from foresail.traces.generate.generate import GenerateSettings, generate
-from foresail.traces.trace import load
+from foresail.traces.trace import check, load
+from foresail.traces.training.models import shipped_models
 from foresail.traces.write import write
 
 
@@ -46,6 +48,31 @@ def test_limits_weights_and_work_are_read_back(tmp_path, ending):
     paths = tmp_path / f"nodes.{ending}", tmp_path / f"pods.{ending}"
     write(*paths, [NodeSpec("a", 4000, 2**30)], workload)
     assert_equal(load(*paths).workload, workload)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "yaml"])
+def test_trainings_are_read_back(tmp_path, ending):
+    trainings = {name: shipped_models().find(name).training for name in ("vae", "birnn")}
+    workload = make_workload(
+        {
+            "plain": {"cpu_milli": 500, "duration_s": 1.0},
+            "one": {"cpu_milli": 500, "training": trainings["vae"], "work_cpu_s": 7.0},
+            "two": {"cpu_milli": 500, "training": trainings["birnn"], "duration_s": 9.0},
+            "three": {"cpu_milli": 500, "training": trainings["vae"], "work_cpu_s": 2.0},
+        }
+    )
+    paths = tmp_path / f"nodes.{ending}", tmp_path / f"pods.{ending}"
+    write(*paths, [NodeSpec("a", 4000, 2**30)], workload)
+    assert_equal(load(*paths).workload, workload)
+    assert not any(finding.severity == "error" for finding in check(*paths))
+
+
+def test_a_training_that_no_file_can_name_is_refused(tmp_path):
+    known = shipped_models().find("vae").training
+    for training in (Training("mine", 10, 1), replace(known, steps=known.steps + 1)):
+        workload = make_workload({"one": {"cpu_milli": 500, "training": training, "work_cpu_s": 7.0}})
+        with pytest.raises(InputError, match=rf'a pod trains "{training.name}", which is none of the models'):
+            write(tmp_path / "n.yaml", tmp_path / "p.yaml", [NodeSpec("a", 4000, 2**30)], workload)
 
 
 def test_endless_work_has_no_column(tmp_path):

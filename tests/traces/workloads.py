@@ -10,5 +10,6 @@ def assert_equal(one: Workload, other: Workload) -> None:
     assert one.specs == other.specs
     assert one.gangs == other.gangs
     columns = ("spec_of", "arrival_s", "duration_s", "priority", "gang_of")
-    for column in (*columns, "cpu_limit_milli", "cpu_weight", "work_cpu_s"):
+    assert one.trainings == other.trainings
+    for column in (*columns, "cpu_limit_milli", "cpu_weight", "work_cpu_s", "training_of"):
         np.testing.assert_array_equal(getattr(one, column), getattr(other, column))

@@ -23,6 +23,7 @@ from foresail.kube.objects.values import (
     GANG_MIN,
     GANG_TIMEOUT_S,
     GPU_MODEL,
+    TRAINING,
     mapping_or_empty,
     named_metadata,
     qualified,
@@ -30,6 +31,7 @@ from foresail.kube.objects.values import (
     strings,
 )
 from foresail.logs import get_logger
+from foresail.traces.training.models import shipped_models
 
 
 def read_nodes(path: str | Path, *, skip_bad_rows: bool = False) -> tuple[list[NodeSpec], int]:
@@ -153,6 +155,8 @@ class _Pods:
         priority = self.classes.priority(spec)
         arrival_s, created, duration_s = pod_times(metadata, annotations)
         work = pod_work(spec, annotations)
+        if work.training and shipped_models().find(work.training) is None:
+            raise RequestError(f"metadata.annotations.{TRAINING}: {shipped_models().unknown(work.training)}")
         gang, limits = self._gang(spec, labels, annotations, namespace)
         ignored |= ignored_fields(spec)
 
@@ -186,18 +190,24 @@ class _Pods:
                 get_logger().warning("gang_never_complete", gang=name, members=most, min_members=least)
             gang = Gang(name, most if least is None else least)
             gangs.append(gang if timeout_s is None else Gang(name, gang.min_members, timeout_s))
+        duration_s = np.array(self._duration_s, dtype=np.float64)
+        work_cpu_s = np.array([work.work_cpu_s for work in self._work], dtype=np.float64)
+        names = [work.training for work in self._work]
+        trainings, training_of, work_cpu_s = shipped_models().resolve(names, work_cpu_s, duration_s)
         return Workload(
             names=list(self.row_of),
             specs=list(self._specs),
             spec_of=np.array(self._spec_of, dtype=np.int64),
             arrival_s=np.array(arrival_s, dtype=np.float64),
-            duration_s=np.array(self._duration_s, dtype=np.float64),
+            duration_s=duration_s,
             priority=np.array(self._priority, dtype=np.int64),
             gang_of=np.array(self._gang_of, dtype=np.int64),
             gangs=gangs,
             cpu_limit_milli=np.array([work.cpu_limit_milli for work in self._work], dtype=np.int64),
             cpu_weight=np.array([work.cpu_weight for work in self._work], dtype=np.float64),
-            work_cpu_s=np.array([work.work_cpu_s for work in self._work], dtype=np.float64),
+            work_cpu_s=work_cpu_s,
+            training_of=training_of,
+            trainings=trainings,
         )
 
     def _check_models(self, asked: tuple[str, ...]) -> None:

@@ -34,6 +34,7 @@ from foresail.kube.objects.values import (
     OUR_MODEL,
     OWNER,
     SCORED_REQUEST,
+    TRAINING,
     WORK_CPU_S,
     Object,
     named_metadata,
@@ -53,7 +54,7 @@ _AMOUNTS = _whole("requests", "limits")
 _POD_ANNOTATIONS = _whole(
     *(GPU_COUNT, GPU_MILLI, GPU_MODEL, GPU_DEVICES, OWNER, SCORED_REQUEST, HELD_REQUEST),
     *(GANG_MIN, GANG_TIMEOUT_S, CREATED, DELETED, ARRIVAL_S, DURATION_S),
-    *(CPU_LIMIT_MILLI, CPU_WEIGHT, WORK_CPU_S),
+    *(CPU_LIMIT_MILLI, CPU_WEIGHT, WORK_CPU_S, TRAINING),
 )
 _CONTAINER: Kept = {
     **_whole("name", "image", "restartPolicy"),

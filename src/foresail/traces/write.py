@@ -7,7 +7,9 @@ from pathlib import Path
 
 from foresail.atomic import replacing
 from foresail.core.spec import NodeSpec, Workload
+from foresail.errors import InputError
 from foresail.formats import OBJECT_ENDINGS, TABLE_ENDINGS, refuse_other_endings
+from foresail.traces.training.models import shipped_models
 
 
 def write(
@@ -23,6 +25,7 @@ def write(
     `progress` is called after every pod that becomes a Kubernetes object; tables are written at once.
     """
     nodes_path, pods_path = Path(nodes_path), Path(pods_path)
+    _refuse_unknown_trainings(workload)
     for path in (nodes_path, pods_path):
         refuse_other_endings(path, OBJECT_ENDINGS | TABLE_ENDINGS)
     with replacing(nodes_path) as nodes_part:
@@ -30,6 +33,17 @@ def write(
         # Inside, so that nodes take their place only after the pods have; an error names the file it is about.
         with replacing(pods_path) as pods_part:
             _write_pods(pods_part, workload, progress)
+
+
+def _refuse_unknown_trainings(workload: Workload) -> None:
+    """Files name the model alone, so only a model that comes with Foresail would be read back as it was."""
+    for training in workload.trainings:
+        model = shipped_models().find(training.name)
+        if model is None or model.training != training:
+            raise InputError(
+                f'a pod trains "{training.name}", which is none of the models that come with Foresail; files cannot '
+                "hold it"
+            )
 
 
 def _write_nodes(path: Path, nodes: Sequence[NodeSpec]) -> None:

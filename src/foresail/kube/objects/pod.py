@@ -28,6 +28,7 @@ from foresail.kube.objects.values import (
     OWNER,
     POD_GROUP,
     SCORED_REQUEST,
+    TRAINING,
     WORK_CPU_S,
     column,
     extended_resources,
@@ -211,6 +212,8 @@ class PodWork(NamedTuple):
     cpu_limit_milli: int
     cpu_weight: float
     work_cpu_s: float
+    training: str = ""
+    """Name of the model that it trains; whoever knows the models says whether there is one."""
 
 
 def pod_work(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> PodWork:
@@ -228,7 +231,7 @@ def pod_work(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> PodWork
             raise RequestError(f'metadata.annotations.{CPU_WEIGHT} is "{weight:g}"; write a number above 0')
     if WORK_CPU_S in annotations:
         work_cpu_s = seconds_of(annotations[WORK_CPU_S], f"metadata.annotations.{WORK_CPU_S}")
-    return PodWork(limit_milli, weight, work_cpu_s)
+    return PodWork(limit_milli, weight, work_cpu_s, annotations.get(TRAINING, ""))
 
 
 def ignored_fields(spec: Mapping[str, Any]) -> set[str]:

@@ -33,6 +33,7 @@ from foresail.kube.objects.values import (
     GPU_MODEL,
     OUR_MODEL,
     OWNER,
+    TRAINING,
     WORK_CPU_S,
     labelled_model,
 )
@@ -196,6 +197,8 @@ def _pod_annotations(workload: Workload, index: int) -> dict[str, str]:
         annotations[CPU_WEIGHT] = repr(float(workload.cpu_weight[index]))
     if not math.isnan(workload.work_cpu_s[index]):
         annotations[WORK_CPU_S] = repr(float(workload.work_cpu_s[index]))
+    if workload.training_of[index] >= 0:
+        annotations[TRAINING] = workload.trainings[workload.training_of[index]].name
     return annotations
 
 

@@ -174,6 +174,13 @@ EXPLANATIONS: dict[str, FindingCode] = {
         "Raise the limit to cpu_milli or above, or leave it empty for no limit.",
         "pods.csv:6: cpu_limit_milli is 500, below the 1000 of cpu_milli; a limit is no less",
     ),
+    "FS215": FindingCode(
+        "error",
+        "A pod trains a model that is not known",
+        "Nothing says how long it takes and what it reports.",
+        "Name one of the models that come with Foresail, or leave the cell empty.",
+        'pods.csv:6: training is "cnn", which is no model; there are birnn, drnn, lstm, rnn, lenet, vae, identity-rnn',
+    ),
     # FS3xx: the trace as a whole
     "FS301": FindingCode(
         "warning",

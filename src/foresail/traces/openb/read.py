@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,7 @@ import polars as pl
 from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Workload
 from foresail.traces.check.checks import Findings, no_such_model, unknown_models
 from foresail.traces.tabular import Floats, Ints, Table, read_table
+from foresail.traces.training.models import shipped_models
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 NODE_OPTIONAL_COLUMNS = ("rack", "server", "max_pods")
@@ -29,6 +31,7 @@ POD_OPTIONAL_COLUMNS = (
     "cpu_limit_milli",
     "cpu_weight",
     "work_cpu_s",
+    "training",
 )
 LABEL_PREFIX = "label:"
 RESOURCE_PREFIX = "resource:"
@@ -122,6 +125,7 @@ def pods_with_lines(
     limit_milli = _limits(table, requests["cpu_milli"])
     weight = table.seconds("cpu_weight", "a weight is a number, 0 or more; empty or 0 for what the pod requests")
     work_cpu_s = table.seconds("work_cpu_s", "work is in CPU-seconds, 0 or more; empty if it is not known")
+    training = _training(table)
     names = table.names("name")
 
     rows = table.good_rows()
@@ -130,6 +134,10 @@ def pods_with_lines(
     )
     specs, spec_of = _specs(keys[rows], list(resources))
     gangs, gang_of = _gangs(gang[rows], gang_min[rows])
+    more: dict[str, Any] = {"work_cpu_s": work_cpu_s[rows]}
+    if training is not None:
+        found = shipped_models().resolve(training[rows].to_list(), work_cpu_s[rows], duration_s[rows])
+        more = dict(zip(("trainings", "training_of", "work_cpu_s"), found, strict=True))
     workload = Workload(
         names=names[rows].to_list(),
         specs=specs,
@@ -141,7 +149,7 @@ def pods_with_lines(
         gangs=gangs,
         cpu_limit_milli=limit_milli[rows],
         cpu_weight=np.nan_to_num(weight[rows], nan=0.0),
-        work_cpu_s=work_cpu_s[rows],
+        **more,
     )
     return workload, table.lines[rows]
 
@@ -197,6 +205,16 @@ def _limits(table: Table, cpu_milli: Ints) -> Ints:
         ),
     )
     return limit_milli
+
+
+def _training(table: Table) -> pl.Series | None:
+    """The model that each pod trains, empty for none; None where no pod trains anything."""
+    if "training" not in table.columns:
+        return None
+    training, models = table.text("training"), shipped_models()
+    unknown = [name for name in training.unique().to_list() if name and models.find(name) is None]
+    table.refuse("FS215", training.is_in(unknown).to_numpy(), lambda row: models.unknown(training[row]))
+    return training
 
 
 def _refuse_unknown_models(table: Table, gpu_spec: pl.Series, num_gpu: Ints, models: frozenset[str] | None) -> None:

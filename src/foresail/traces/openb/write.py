@@ -42,7 +42,7 @@ def node_table(nodes: Sequence[NodeSpec]) -> pl.DataFrame:
 
 
 def pod_table(workload: Workload) -> pl.DataFrame:
-    """Pods as openb columns, and priority, gang, gang_min and owner; of CPU limits, weights and work what is stated."""
+    """Pods as openb columns, and priority, gang, gang_min and owner; of limits, weights, work and training what is said."""
     for index, spec in enumerate(workload.specs):
         unwritable = (spec.extended, spec.node_selector, spec.tolerations, spec.labels, spec.namespace != "default")
         _refuse_unwritable(f"spec {index}", spec.memory_bytes, unwritable)
@@ -94,6 +94,10 @@ def _work_columns(workload: Workload) -> dict[str, pl.Series]:
         if np.isinf(workload.work_cpu_s).any():
             raise InputError("a pod has endless work, which no openb column holds; write .yaml instead")
         columns["work_cpu_s"] = pl.Series(workload.work_cpu_s).fill_nan(None)
+    if workload.trainings:
+        names = pl.Series([training.name for training in workload.trainings], dtype=pl.String)
+        training_of = pl.Series(workload.training_of).cast(pl.Int64)
+        columns["training"] = names.gather(training_of.set(training_of < 0, None))
     return columns
 
 

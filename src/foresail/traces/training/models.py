@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from foresail.core.spec import Training
 from foresail.errors import InputError, did_you_mean
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 FORMAT = "foresail-training-models"
 FORMAT_VERSION = 1
@@ -49,6 +55,24 @@ class Models:
         """What to say of a name that no model has."""
         near = did_you_mean(name, self._by_name) or ";"
         return f'training is "{name}", which is no model{near} there are {", ".join(self._by_name)}'
+
+    def resolve(
+        self, names: Sequence[str], work_cpu_s: Floats, duration_s: Floats
+    ) -> tuple[list[Training], Ints, Floats]:
+        """What pods train, by name, empty for nothing: the trainings, which of them each pod has, and its work.
+
+        A pod that states neither its work nor its duration has its model's work. Every name is one of a model.
+        """
+        numbers: dict[Training, int] = {}
+        training_of = np.full(len(names), -1, dtype=np.int64)
+        work_cpu_s = work_cpu_s.copy()
+        for index, name in enumerate(names):
+            if name:
+                model = self._by_name[name]
+                training_of[index] = numbers.setdefault(model.training, len(numbers))
+                if np.isnan(work_cpu_s[index]) and np.isinf(duration_s[index]):
+                    work_cpu_s[index] = model.cpu_s
+        return list(numbers), training_of, work_cpu_s
 
 
 @lru_cache(maxsize=1)

@@ -23,14 +23,14 @@ TWENTY_FIVE_MODELS = (
 )
 
 
-class Submission(NamedTuple):
+class ScheduledJob(NamedTuple):
     """One job of a schedule, in the order in which the schedule lists it."""
 
     model: str
     at_s: float
 
 
-def submissions(settings: TrainingSettings, models: Models, random: np.random.Generator) -> list[Submission]:
+def submissions(settings: TrainingSettings, models: Models, random: np.random.Generator) -> list[ScheduledJob]:
     """The jobs of a schedule. Models that a schedule does not name are drawn, each as likely as the others."""
     drawn = [model.name for model in models.all]
     if settings.schedule == "7":
@@ -46,8 +46,8 @@ def submissions(settings: TrainingSettings, models: Models, random: np.random.Ge
     return _pairs(chosen, random.integers(0, int(over_s), size=count, endpoint=True).tolist())
 
 
-def _pairs(models: Sequence[str], times_s: Sequence[int]) -> list[Submission]:
-    return [Submission(model, float(at_s)) for model, at_s in zip(models, times_s, strict=True)]
+def _pairs(models: Sequence[str], times_s: Sequence[int]) -> list[ScheduledJob]:
+    return [ScheduledJob(model, float(at_s)) for model, at_s in zip(models, times_s, strict=True)]
 
 
 def _draw(names: list[str], count: int, random: np.random.Generator) -> list[str]:

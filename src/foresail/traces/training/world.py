@@ -10,7 +10,7 @@ from foresail.core.kubernetes import KubernetesNode, KubernetesPod
 from foresail.core.spec import NodeSpec, PodSpec, Workload
 from foresail.errors import InputError
 from foresail.traces.training.models import Model, Models, shipped_models
-from foresail.traces.training.schedules import Submission, submissions
+from foresail.traces.training.schedules import ScheduledJob, submissions
 from foresail.traces.training.settings import TrainingSettings
 
 RELEASED = {
@@ -47,7 +47,7 @@ def make_world(settings: TrainingSettings, seed: int, models: Models | None = No
     return World(nodes, workload, _first_nodes(settings, workload, nodes, seed))
 
 
-def _kind(job: Submission, models: Models) -> Model:
+def _kind(job: ScheduledJob, models: Models) -> Model:
     found = models.find(job.model)
     if found is None:
         raise InputError(models.unknown(job.model))
@@ -79,7 +79,7 @@ def _nodes(settings: TrainingSettings, models: Models) -> list[NodeSpec]:
 
 
 def _workload(
-    settings: TrainingSettings, jobs: list[Submission], kinds: list[Model], work_cpu_s: np.ndarray
+    settings: TrainingSettings, jobs: list[ScheduledJob], kinds: list[Model], work_cpu_s: np.ndarray
 ) -> Workload:
     count = len(jobs)
     specs: dict[PodSpec, int] = {}
