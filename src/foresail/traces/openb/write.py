@@ -42,7 +42,7 @@ def node_table(nodes: Sequence[NodeSpec]) -> pl.DataFrame:
 
 
 def pod_table(workload: Workload) -> pl.DataFrame:
-    """Pods as openb columns, and priority, gang, gang_min and owner; of limits, weights, work and training what is said."""
+    """Pods as openb columns, and priority, gang, gang_min and owner; limits, weights, work and training if stated."""
     for index, spec in enumerate(workload.specs):
         unwritable = (spec.extended, spec.node_selector, spec.tolerations, spec.labels, spec.namespace != "default")
         _refuse_unwritable(f"spec {index}", spec.memory_bytes, unwritable)
