@@ -25,6 +25,8 @@ class Scripted(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/readyz":
             self._answer(200, b"ok")
+        elif self.path == "/who":
+            self._answer(200, f'{{"agent": "{self.headers["User-Agent"]}"}}'.encode())
         elif self.path == "/list":
             self._answer(200, b'{"items": [{"metadata": {"name": "a"}}]}')
         elif self.path == "/soon":
@@ -68,6 +70,11 @@ def test_answers_and_errors_are_those_of_the_client(url):
         with pytest.raises(ClusterError, match=r"/nowhere was not as awaited within 0 s; last seen: not found"):
             api.wait("/nowhere", lambda _found: True, within_s=0)
     api.close()
+
+
+def test_what_it_writes_does_not_look_like_the_schedulers(url):
+    with BlockingClient(Connection(url)) as api:
+        assert api.get("/who")["agent"].partition("/")[0] == "by-hand"
 
 
 def test_it_works_inside_an_event_loop_and_in_several_threads(url):

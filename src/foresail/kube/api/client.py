@@ -58,11 +58,13 @@ class Client:
         qps: float = 0.0,
         burst: int = 0,
         connections: int = 256,
+        agent: str = "foresail",
     ) -> None:
         """Take a connection; nothing is opened yet.
 
         timeout_s: how long a request may take in all. qps, burst: at most this many requests a second after this many
-        at once; 0 sets no limit. connections: at most this many at a time, watches included.
+        at once; 0 sets no limit. connections: at most this many at a time, watches included. agent: who is noted as
+        the manager of what is written.
         """
         self.connection = connection
         self._timeout_s = timeout_s
@@ -70,7 +72,7 @@ class Client:
         # and the task goes on as if nobody had cancelled it. asyncio's own limit lets the cancel through.
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_S, timeout_s))
         self._limit = RateLimit(qps, burst) if qps > 0 else None
-        self._sessions = Sessions(connection, connections, retire_after_s=timeout_s)
+        self._sessions = Sessions(connection, connections, retire_after_s=timeout_s, agent=agent)
 
     async def __aenter__(self) -> Self:
         self._sessions.open()

@@ -21,9 +21,12 @@ _READ_BYTES = 1 << 18
 class Sessions:
     """The pool that requests go through; another one takes its place when there is another client certificate."""
 
-    def __init__(self, connection: Connection, most: int, *, retire_after_s: float) -> None:
-        """At most so many connections at a time; `retire_after_s` is what requests may still take on an old pool."""
+    def __init__(self, connection: Connection, most: int, *, retire_after_s: float, agent: str) -> None:
+        """At most so many connections at a time; `retire_after_s` is what requests may still take on an old pool.
+        `agent` is who the API server notes as the manager of what is written.
+        """
         self._connection = connection
+        self._agent = f"{agent}/{__version__}"
         self._most = most
         self._retire_after_s = retire_after_s
         self._session: aiohttp.ClientSession | None = None
@@ -61,9 +64,7 @@ class Sessions:
         return self._session, headers
 
     def _make_headers(self, content_type: str | None) -> CIMultiDict[str]:
-        headers = CIMultiDict(
-            [("Accept", _ACCEPTED), ("User-Agent", f"foresail/{__version__}"), *self._connection.headers]
-        )
+        headers = CIMultiDict([("Accept", _ACCEPTED), ("User-Agent", self._agent), *self._connection.headers])
         if self._authorization is not None:
             headers["Authorization"] = self._authorization
         if content_type is not None:
