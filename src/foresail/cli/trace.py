@@ -13,6 +13,8 @@ from foresail.cli.trace_generate import EPILOG as GENERATE_EXAMPLES
 from foresail.cli.trace_generate import generate
 from foresail.cli.trace_snapshot import EPILOG as SNAPSHOT_EXAMPLES
 from foresail.cli.trace_snapshot import snapshot
+from foresail.cli.trace_training import EPILOG as TRAINING_EXAMPLES
+from foresail.cli.trace_training import training
 from foresail.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command("generate", epilog=GENERATE_EXAMPLES)(generate)
+app.command("training", epilog=TRAINING_EXAMPLES)(training)
 app.command("snapshot", epilog=SNAPSHOT_EXAMPLES)(snapshot)
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}

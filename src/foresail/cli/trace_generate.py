@@ -87,7 +87,7 @@ def generate(
         replica_share=replica_share,
     )
     settings.check()
-    _refuse_overwriting([nodes_path, pods_path], force=force)
+    refuse_overwriting([nodes_path, pods_path], force=force)
     made_nodes, workload = generating.generate(settings)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,8 @@ def generate(
     )
 
 
-def _refuse_overwriting(paths: list[Path], *, force: bool) -> None:
+def refuse_overwriting(paths: list[Path], *, force: bool) -> None:
+    """Refuse to write over files that are there, unless that is wanted."""
     there = [str(path) for path in paths if path.exists()]
     if there and not force:
         raise OptionError(f"{' and '.join(there)} would be overwritten; add --force or name another folder with --out")

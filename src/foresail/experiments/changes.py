@@ -106,8 +106,9 @@ class _Times(NamedTuple):
 
 
 def _times(pods: Mapping[str, Column]) -> _Times | None:
-    """None if a job has not ended."""
-    found = _Times(*(np.asarray(pods[name], dtype=np.float64) for name in _Times._fields))
+    """None if a job has not ended. Runs on a cluster know nothing of targets."""
+    submit_s, end_s = (np.asarray(pods[name], dtype=np.float64) for name in ("submit_s", "end_s"))
+    found = _Times(submit_s, end_s, np.asarray(pods.get("target_s", np.full(len(end_s), np.nan)), dtype=np.float64))
     return found if len(found.end_s) and np.isfinite(found.end_s).all() else None
 
 
