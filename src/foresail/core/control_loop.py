@@ -47,6 +47,8 @@ class ControlLoop:
         self._journal = journal
         self._dry_run = dry_run
         self._failed = failed
+        self.acting = ""
+        """Whose answer is being carried out; for worlds in which what is handed over may come to nothing later."""
         self._turns = [_Turns(name, controller, clock.now()) for name, controller in controllers.items()]
 
     def next_time_s(self) -> float:
@@ -70,6 +72,7 @@ class ControlLoop:
                     raise
                 self._failed(error)
                 continue
+            self.acting = turns.name
             for action in shrinking_first(actions, view):
                 done += self._carry_out(turns.name, action, view, steered)
         return done

@@ -35,7 +35,7 @@ def actions_of(run: Run) -> pl.DataFrame | None:
     A move for which the policy chose the node has that node.
     """
     journal = run.frame("journal")
-    if journal is None:
+    if journal is None or not run.controllers:
         return None
     started = (
         journal.filter(what=What.START).select("time_s", "pod", chosen="node").unique(["time_s", "pod"], keep="last")

@@ -135,7 +135,7 @@ def _allocation_over_time(run: Run) -> float | None:
 
 def _actions(what: What, run: Run) -> float | None:
     journal = run.columns("journal")
-    if journal is None:
+    if journal is None or not run.controllers:
         return None
     return list(zip(journal["what"], map(bool, journal["by"]), strict=True)).count((what.value, True))
 

@@ -88,6 +88,10 @@ class Story:
         return [(one["what"], one["pod"].removeprefix("default/"), one["node"], one["detail"]) for one in lines]
 
     @property
+    def asked_by(self) -> list[tuple[str, str]]:
+        return [(one["what"], one["by"]) for one in map(json.loads, self.path.read_text().splitlines())]
+
+    @property
     def actions(self) -> list[tuple[str, str, str, str]]:
         return [one for one in self.noted if one[0] in {"resize", "move", "hold", "decline"}]
 
@@ -217,6 +221,7 @@ def test_a_budget_that_does_not_allow_it_is_heeded_and_the_room_given_back(serve
         during=lambda program: asyncio.sleep(0, story.problem.append(str(list(program.live.core.holds)))),
     )
     assert [one[0] for one in story.actions] == ["move", "decline"]
+    assert [by for what, by in story.asked_by if what in {"move", "decline"}] == ["test", "test"]
     assert "a disruption budget does not allow it now" in story.actions[1][3]
     assert story.told.node_of("p") == "a"
     assert story.problem[0] == "[]"

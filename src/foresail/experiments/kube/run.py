@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from foresail.controllers import load_controllers
 from foresail.core.clock import WallClock
 from foresail.core.lifecycle import State
 from foresail.core.spec import Workload
@@ -207,6 +208,7 @@ class KubeRun:
             tables=seen.tables(table),
             summary=seen.summary(end_s=self._now_s()),
             profile=profile.description,
+            controllers=tuple(load_controllers(request.controllers)),
         )
 
     @property

@@ -170,7 +170,7 @@ class LiveSteering(Listener):
         if not against:
             self._moved[uid] = _MoveUnderWay(cached, why, self._clock.now() + _SUCCESSOR_WITHIN_S)
             self._turn(uid, State.MOVING)
-            self._begin(uid, self._evict(cached), f"move {cached.full_name}")
+            self._begin(uid, self._evict(cached, self._loop.acting), f"move {cached.full_name}")
         return against
 
     def resize(self, pod: Pod, cpu_milli: int, cpu_limit_milli: int | None, why: str) -> str:  # noqa: ARG002 - Steered
@@ -186,7 +186,8 @@ class LiveSteering(Listener):
         if against or more_milli > max(0, free_milli):
             return against or f"{cached.node} has {max(0, free_milli)} milli-CPU left, {more_milli} more are asked for"
         self._more_milli[uid] = (cached.node, more_milli)
-        self._begin(uid, self._resize(cached, cpu_milli, cpu_limit_milli), f"resize {cached.full_name}")
+        work = self._resize(cached, cpu_milli, cpu_limit_milli, self._loop.acting)
+        self._begin(uid, work, f"resize {cached.full_name}")
         return ""
 
     def hold(self, pod: Pod, node: str, for_s: float, why: str) -> str:
@@ -203,25 +204,25 @@ class LiveSteering(Listener):
         task = self.under_way[uid] = asyncio.create_task(work, name=name)
         task.add_done_callback(lambda _: self.under_way.pop(uid, None))
 
-    async def _evict(self, pod: CachedPod) -> None:
+    async def _evict(self, pod: CachedPod, by: str) -> None:
         why = await _outcome(self._mover.evict(pod))
         if why:
             self._moved.pop(pod.uid, None)
             if self._scheduler is not None:
                 self._scheduler.withdraw(pod.uid)
             self._turn(pod.uid, State.RUNNING)
-            self._decline(pod, "move", why)
+            self._decline(pod, "move", why, by)
 
-    async def _resize(self, pod: CachedPod, cpu_milli: int, cpu_limit_milli: int | None) -> None:
+    async def _resize(self, pod: CachedPod, cpu_milli: int, cpu_limit_milli: int | None, by: str) -> None:
         try:
             why = await _outcome(self._resizer.resize(pod, cpu_milli, cpu_limit_milli))
         finally:
             del self._more_milli[pod.uid]
         if why:
-            self._decline(pod, "resize", why)
+            self._decline(pod, "resize", why, by)
 
-    def _decline(self, pod: CachedPod, what: str, why: str) -> None:
-        self._journal.note(What.DECLINE, pod=pod.full_name, node=pod.node, detail=f"{what} declined: {why}")
+    def _decline(self, pod: CachedPod, what: str, why: str, by: str) -> None:
+        self._journal.note(What.DECLINE, pod=pod.full_name, node=pod.node, detail=f"{what} declined: {why}", by=by)
 
     def _turn(self, uid: str, state: State) -> None:
         if self._lives is not None and uid in self._lives:
