@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foresail.core.asking import Filters
+from foresail.core.columns import CPU
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
 from foresail.core.journal import Journal, What
@@ -121,6 +122,19 @@ class Holds:
             if stands is None or stands.row != row:
                 found.setdefault(row, []).append(Placed(other.pod, row, other.devices))
         return found
+
+    def against_resize(self, placed: Placed, cpu_milli: int, table: NodeTable, *, promised_milli: int = 0) -> str:
+        """Why a pod cannot request so much CPU where it stands; empty if it can. Whatever gives CPU back can be done.
+
+        What is held for others is not there for it, nor what is promised to resizes that are still under way.
+        """
+        row = placed.row
+        more_milli = cpu_milli - placed.pod.spec.cpu_milli
+        held_milli = sum(int(one.pod.request[CPU]) for one in self.holders(placed.pod, table).get(row, ()))
+        left_milli = max(0, int(table.free[row, CPU]) - held_milli - promised_milli)
+        if more_milli <= left_milli:
+            return ""
+        return f"{table.names[row]} has {left_milli} milli-CPU left, and it would take {more_milli} more"
 
     def deciding(self, decide: Decide = decide_alone) -> Decide:
         """`decide`, but a pod takes the node that is held for it as soon as it fits there, and others leave it to it.

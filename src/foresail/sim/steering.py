@@ -6,7 +6,6 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from foresail.core.clock import Clock
-from foresail.core.columns import CPU
 from foresail.core.control import CPU_USED_MILLI, CPU_USED_S, WORK_DONE_CPU_S, WORK_LEFT_CPU_S, RunningPod, View
 from foresail.core.lifecycle import State
 from foresail.core.model import NoFit, Placement, Pod
@@ -85,16 +84,14 @@ class SimSteering:
         table, ledger, index = self._cluster.table, self._cluster.ledger, index_of(pod)
         held = table.placed[pod.uid]
         row, spec = held.row, held.pod.spec
-        more_milli = cpu_milli - spec.cpu_milli
-        others = self._scheduler.holds.holders(held.pod, table).get(row, ())
-        free_milli = int(table.free[row, CPU]) - sum(int(other.pod.request[CPU]) for other in others)
-        if more_milli > max(0, free_milli):
-            return f"{table.names[row]} has {max(0, free_milli)} milli-CPU left, and it would take {more_milli} more"
+        against = self._scheduler.holds.against_resize(held, cpu_milli, table)
+        if against:
+            return against
         table.resize(pod.uid, replace(spec, cpu_milli=cpu_milli))
         if cpu_limit_milli is not None:
             ledger.cpu_limit_milli[index] = cpu_limit_milli
         self._cluster.work.resize(index, cpu_milli, ledger.cpu_limit_milli[index])
-        if more_milli < 0:
+        if cpu_milli < spec.cpu_milli:
             self._scheduler.node_changed(row)
         return ""
 

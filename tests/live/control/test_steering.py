@@ -144,7 +144,7 @@ def test_what_a_node_has_not_left_is_declined_also_for_two_at_once(server, virtu
     story.run(server, virtual, *nodes("a"), *pods(make_pod("p", "1", "a"), make_pod("q", "1", "a")))
     assert story.told.asked("PATCH", "/resize") == ["pods/p/resize"]
     assert story.actions[1:] == [
-        ("decline", "q", "a", "resize declined: a has 500 milli-CPU left, 1500 more are asked for"),
+        ("decline", "q", "a", "resize declined: a has 500 milli-CPU left, and it would take 1500 more"),
     ]
 
 
@@ -253,6 +253,17 @@ def test_held_room_is_left_to_whom_it_is_held_for_until_the_hold_ends(server, vi
     assert (seen, story.told.node_of("q")) == ([""], "b")
     assert story.actions == [("hold", "p", "b", "for 20 s: soon to come")]
     assert ("release", "p", "b", "its time is over") in story.noted
+
+
+def test_a_resize_does_not_take_room_that_is_held_for_another(server, virtual, tmp_path):
+    def act(view: View) -> list[Action]:
+        by_name = {one.pod.name: one.pod for one in view.running.values()}
+        return [Hold(by_name["default/q"], "a", "soon to come", 20.0), Resize(by_name["default/p"], 2000, "more")]
+
+    story = Story(tmp_path, act)
+    story.run(server, virtual, *nodes("a", "b"), *pods(make_pod("p", "1", "a"), make_pod("q", "3", "b")))
+    declined = "resize declined: a has 0 milli-CPU left, and it would take 1000 more"
+    assert story.actions == [("hold", "q", "a", "for 20 s: soon to come"), ("decline", "p", "a", declined)]
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["run", "control"])

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine, Hashable, Mapping
 from typing import Any, NamedTuple
 
 from foresail.core.clock import Clock
-from foresail.core.columns import CPU
 from foresail.core.control import Controller, NoTelemetry, RunningPod, Telemetry, View
 from foresail.core.control_loop import ControlLoop
+from foresail.core.holds import Holds
 from foresail.core.journal import Journal, What
 from foresail.core.lifecycle import Lives, State
 from foresail.core.model import Pod
@@ -181,10 +181,12 @@ class LiveSteering(Listener):
             return "it is not running any more"
         more_milli = cpu_milli - placed.pod.spec.cpu_milli
         promised_milli = sum(milli for node, milli in self._more_milli.values() if node == cached.node)
-        free_milli = int(self._cache.table.free[placed.row, CPU]) - promised_milli
-        against = self._against(uid)
-        if against or more_milli > max(0, free_milli):
-            return against or f"{cached.node} has {max(0, free_milli)} milli-CPU left, {more_milli} more are asked for"
+        holds = Holds() if self._scheduler is None else self._scheduler.holds
+        against = self._against(uid) or holds.against_resize(
+            placed, cpu_milli, self._cache.table, promised_milli=promised_milli
+        )
+        if against:
+            return against
         self._more_milli[uid] = (cached.node, more_milli)
         work = self._resize(cached, cpu_milli, cpu_limit_milli, self._loop.acting)
         self._begin(uid, work, f"resize {cached.full_name}")
