@@ -214,9 +214,15 @@ def test_when_all_fail_that_is_a_problem_said_once_until_one_works(one):
     assert one.cpu.problem == "first: not served; second: forbidden"
     assert in_use(one) == {("first",): 0.0, ("second",): 0.0}
     one.second.error = None
-    one.second.problem = "1 of 2 nodes: …"
     assert [log["source"] for log in look(one)] == ["second"]
-    assert one.cpu.problem == "1 of 2 nodes: …"
+    assert one.cpu.problem == ""
+
+
+def test_what_a_source_cannot_read_in_part_is_said_once_and_is_no_problem(one):
+    one.first.problem = "1 of 2 nodes: …"
+    logs = look(one, 3)
+    assert [(log["event"], log.get("why")) for log in logs[1:]] == [("cpu_used_is_partly_unknown", "1 of 2 nodes: …")]
+    assert (one.cpu.problem, counts(one.metrics.cpu_failures)) == ("", {("first",): 3})
 
 
 def test_a_source_that_knows_no_pod_is_none_unless_they_have_just_begun(one):

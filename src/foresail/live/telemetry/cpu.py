@@ -143,6 +143,7 @@ class CpuUsed:
         self._unix_s = unix_s
         self._book = CpuBook()
         self._round = 0
+        self._partial = ""
         for source in sources:
             metrics.cpu_source.labels(source.name).set(0)
 
@@ -169,12 +170,21 @@ class CpuUsed:
             if not why:
                 del failed[source.name]
                 self._use(source.name, failed)
-                self.problem = source.problem
+                self._tell_partial(source)
+                self.problem = ""
                 break
         else:
             self._use("", failed)
             self.problem = "; ".join(f"{name}: {why}" for name, why in failed.items())
         self._metrics.cpu_pods.set(len(self._book))
+
+    def _tell_partial(self, source: CpuSource) -> None:
+        """A node that cannot be read keeps nobody from their work, so it is said once, and counted."""
+        if source.problem:
+            self._metrics.cpu_failures.labels(source.name).inc()
+            if not self._partial:
+                get_logger().warning("cpu_used_is_partly_unknown", source=source.name, why=source.problem)
+        self._partial = source.problem
 
     async def _read(self, source: CpuSource, expected: int) -> str:
         """Why a source cannot be used; empty if it was."""

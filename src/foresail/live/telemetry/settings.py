@@ -34,3 +34,6 @@ class TelemetrySettings:
     progress_token_file: str | None = setting(None, is_file=True)
     """Tokens that may report progress, one a line: NAMESPACE TOKEN, or TOKEN alone for all namespaces. Without it pods
     show the tokens of their service accounts, which the API server reviews."""
+    progress_logs: bool = False
+    """Read training jobs' progress from their pods' logs: the lines that the reporter writes, or those that the pod's
+    annotation foresail.dev/progress-pattern describes; needs the right to get pods/log."""

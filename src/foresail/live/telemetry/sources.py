@@ -25,6 +25,7 @@ from foresail.live.telemetry.jobs import Jobs, job_of
 from foresail.live.telemetry.kubelet import KubeletCpu
 from foresail.live.telemetry.metrics import TelemetryMetrics
 from foresail.live.telemetry.metrics_api import MetricsApiCpu
+from foresail.live.telemetry.pod_log import PodLogs
 from foresail.live.telemetry.progress import ProgressStore
 from foresail.live.telemetry.prometheus import PrometheusCpu
 from foresail.live.telemetry.settings import TelemetrySettings
@@ -67,6 +68,7 @@ class Sources:
         self._cpu = CpuUsed(measured, jobs, metrics, every_s=settings.cpu_every_s) if measured else None
         folders = progress_folders(settings)
         self._csv = CsvFolders(folders, jobs, self.progress, every_s=settings.progress_every_s) if folders else None
+        self._logs = PodLogs(api, jobs, self.progress, clock) if settings.progress_logs else None
         self._server = progress_server(settings, server or ServerSettings())
         self._shares_server = self._server is not None and self._server == server
         self.receiver: ProgressReceiver | None = None
@@ -87,11 +89,12 @@ class Sources:
 
     def parts(self) -> Sequence[Part]:
         """What a program runs to keep the readings up to date."""
-        cpu, csv, receiver = self._cpu, self._csv, self.receiver
+        cpu, csv, logs, receiver = self._cpu, self._csv, self._logs, self.receiver
         serve_it = None if self._shares_server else self._receive
         return [
             *([] if cpu is None else [Part("telemetry", cpu.run, ready=lambda: cpu.problem)]),
             *([] if csv is None else [Part("progress files", csv.run, ready=lambda: csv.problem)]),
+            *([] if logs is None else [Part("progress logs", logs.run, ready=lambda: logs.problem)]),
             *([] if receiver is None else [Part("progress http", serve_it, ready=lambda: receiver.problem)]),
             Part("jobs", self._forget),
         ]
