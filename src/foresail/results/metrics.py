@@ -140,6 +140,11 @@ def _actions(what: What, run: Run) -> float | None:
     return list(zip(journal["what"], map(bool, journal["by"]), strict=True)).count((what.value, True))
 
 
+def _fragmentation_over_time(run: Run) -> float | None:
+    value = run.summary.get("fragmentation", {}).get("pct")
+    return None if value is None else float(value)
+
+
 def _at_load(column: str, load_pct: float, run: Run) -> float | None:
     # In a small cluster one pod may be several percent, so that a load is passed over; then the one before it counts.
     # The arrivals of a seed are the same for every policy, so pairs are read at the same load.
@@ -248,6 +253,19 @@ def _register_built_in() -> None:
             value=_allocation_over_time,
             protocols=_CLOCK,
             is_default=True,
+            hidden_without_value=True,
+        )
+    )
+    register(
+        Metric(
+            name="fragmentation_over_time_pct",
+            label="fragmentation over time",
+            unit="%",
+            better="lower",
+            formula="∫ `fragment_milli` dt / whole time / `total_gpus` / 10, summed at every change; "
+            "`fragmentation.pct` of `summary.json`",
+            value=_fragmentation_over_time,
+            protocols=_CLOCK,
             hidden_without_value=True,
         )
     )
