@@ -156,6 +156,7 @@ def test_used_cpu_reaches_controllers_from_the_source_that_is_there(server):
         (TelemetrySettings(cpu_sources=("prometheus",)), "there is no --prometheus; give the URL of one"),
         (TelemetrySettings(prometheus_token_file=__file__), "there is no --prometheus; give the URL of one"),
         (TelemetrySettings(cpu_sources=("kublet",)), 'no --cpu-source "kublet"; did you mean "kubelet"? there are'),
+        (TelemetrySettings(tensorboard_dirs=("=x",)), '--tensorboard-dir is "=x"; write FOLDER'),
         (TelemetrySettings(progress_dirs=("team=",)), '--progress-dir is "team="; write FOLDER'),
     ],
 )

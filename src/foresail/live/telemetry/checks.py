@@ -39,11 +39,17 @@ def check_telemetry(settings: TelemetrySettings, server: ServerSettings) -> None
     progress_server(settings, server)
     cpu_sources(settings)
     progress_folders(settings)
+    tensorboard_folders(settings)
 
 
 def progress_folders(settings: TelemetrySettings) -> list[JobsFolder]:
     """Where progress is read from files."""
     return [JobsFolder.parse(text, "--progress-dir") for text in settings.progress_dirs]
+
+
+def tensorboard_folders(settings: TelemetrySettings) -> list[JobsFolder]:
+    """Where event files are read from."""
+    return [JobsFolder.parse(text, "--tensorboard-dir") for text in settings.tensorboard_dirs]
 
 
 def cpu_sources(settings: TelemetrySettings) -> Sequence[str]:

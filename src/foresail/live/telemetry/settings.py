@@ -37,3 +37,8 @@ class TelemetrySettings:
     progress_logs: bool = False
     """Read training jobs' progress from their pods' logs: the lines that the reporter writes, or those that the pod's
     annotation foresail.dev/progress-pattern describes; needs the right to get pods/log."""
+    tensorboard_dirs: tuple[str, ...] = setting(
+        (), option="--tensorboard-dir", metavar="[NAMESPACE=]DIR", example="/data"
+    )
+    """Read training jobs' progress from TensorBoard's event files below NAMESPACE/JOB of this folder, or below JOB if
+    it is one namespace's; may be given several times."""

@@ -17,7 +17,7 @@ from foresail.live.program import Part
 from foresail.live.serving.health import Receive, Scope, Send
 from foresail.live.serving.server import ServerSettings, is_loopback, listen, serve
 from foresail.live.telemetry.checkpoints import Channel, ReportedCheckpoints
-from foresail.live.telemetry.checks import ADDRESS, cpu_sources, progress_folders, progress_server
+from foresail.live.telemetry.checks import ADDRESS, cpu_sources, progress_folders, progress_server, tensorboard_folders
 from foresail.live.telemetry.cpu import CpuSource, CpuUsed
 from foresail.live.telemetry.csv_folder import CsvFolders
 from foresail.live.telemetry.http import PATH, ProgressReceiver
@@ -29,6 +29,7 @@ from foresail.live.telemetry.pod_log import PodLogs
 from foresail.live.telemetry.progress import ProgressStore
 from foresail.live.telemetry.prometheus import PrometheusCpu
 from foresail.live.telemetry.settings import TelemetrySettings
+from foresail.live.telemetry.tensorboard import TensorBoardFolders
 from foresail.live.telemetry.tokens import ListedTokens, PodTokens
 from foresail.logs import get_logger
 
@@ -68,6 +69,9 @@ class Sources:
         self._cpu = CpuUsed(measured, jobs, metrics, every_s=settings.cpu_every_s) if measured else None
         folders = progress_folders(settings)
         self._csv = CsvFolders(folders, jobs, self.progress, every_s=settings.progress_every_s) if folders else None
+        events = tensorboard_folders(settings)
+        every_s = settings.progress_every_s
+        self._events = TensorBoardFolders(events, jobs, self.progress, every_s=every_s) if events else None
         self._logs = PodLogs(api, jobs, self.progress, clock) if settings.progress_logs else None
         self._server = progress_server(settings, server or ServerSettings())
         self._shares_server = self._server is not None and self._server == server
@@ -89,11 +93,12 @@ class Sources:
 
     def parts(self) -> Sequence[Part]:
         """What a program runs to keep the readings up to date."""
-        cpu, csv, logs, receiver = self._cpu, self._csv, self._logs, self.receiver
+        cpu, csv, events, logs, receiver = self._cpu, self._csv, self._events, self._logs, self.receiver
         serve_it = None if self._shares_server else self._receive
         return [
             *([] if cpu is None else [Part("telemetry", cpu.run, ready=lambda: cpu.problem)]),
             *([] if csv is None else [Part("progress files", csv.run, ready=lambda: csv.problem)]),
+            *([] if events is None else [Part("tensorboard files", events.run, ready=lambda: events.problem)]),
             *([] if logs is None else [Part("progress logs", logs.run, ready=lambda: logs.problem)]),
             *([] if receiver is None else [Part("progress http", serve_it, ready=lambda: receiver.problem)]),
             Part("jobs", self._forget),
