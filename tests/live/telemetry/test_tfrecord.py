@@ -15,7 +15,7 @@ from tensorboardX.proto.tensor_pb2 import TensorProto
 from tensorboardX.record_writer import RecordWriter
 
 from foresail.live.telemetry.scalars import BadEvent, Scalar, scalars_in
-from foresail.live.telemetry.tfrecord import Record, Records, masked_crc
+from foresail.live.telemetry.tfrecord import TfRecord, TfRecords, masked_crc
 
 CHECK = 0xE3069283
 """CRC-32C of the nine digits, as every table of checksums has it."""
@@ -40,8 +40,8 @@ def _masked(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def read(*pieces: bytes) -> list[Record]:
-    records = Records()
+def read(*pieces: bytes) -> list[TfRecord]:
+    records = TfRecords()
     return [record for piece in pieces for record in records.feed(piece)]
 
 
@@ -58,7 +58,7 @@ def test_a_file_of_another_writer_is_read_record_by_record(tmp_path):
     for data in (b"one", b"", b"three" * 100):
         writer.write(data)
     writer.close()
-    assert read(path.read_bytes()) == [Record(b"one", 0), Record(b"", 19), Record(b"three" * 100, 35)]
+    assert read(path.read_bytes()) == [TfRecord(b"one", 0), TfRecord(b"", 19), TfRecord(b"three" * 100, 35)]
 
 
 @settings(max_examples=200, deadline=None)
@@ -75,16 +75,16 @@ def test_records_are_the_same_however_they_are_cut(payloads, draw):
 
 
 def test_a_record_that_has_not_ended_is_none_yet():
-    records = Records()
+    records = TfRecords()
     assert records.feed(framed(b"one")[:-1]) == []
-    assert records.feed(framed(b"one")[-1:]) == [Record(b"one", 0)]
+    assert records.feed(framed(b"one")[-1:]) == [TfRecord(b"one", 0)]
 
 
 def test_a_damaged_record_is_told_and_the_next_is_read():
     data = bytearray(framed(b"one") + framed(b"two") + framed(b"three"))
     data[19 + 13] ^= 1
-    damaged = Record(b"tvo", 19, "the record is damaged: its checksum is another")
-    assert read(bytes(data)) == [Record(b"one", 0), damaged, Record(b"three", 38)]
+    damaged = TfRecord(b"tvo", 19, "the record is damaged: its checksum is another")
+    assert read(bytes(data)) == [TfRecord(b"one", 0), damaged, TfRecord(b"three", 38)]
 
 
 @pytest.mark.parametrize("byte", range(12))
@@ -92,7 +92,7 @@ def test_a_damaged_length_ends_the_file(byte):
     data = bytearray(framed(b"one") + framed(b"two"))
     data[19 + byte] ^= 0x40
     why = "the length of a record is damaged; the rest is not read"
-    assert read(bytes(data), framed(b"three")) == [Record(b"one", 0), Record(b"", 19, why)]
+    assert read(bytes(data), framed(b"three")) == [TfRecord(b"one", 0), TfRecord(b"", 19, why)]
 
 
 def test_a_length_without_end_is_damage():
@@ -101,12 +101,12 @@ def test_a_length_without_end_is_damage():
 
 
 def test_a_long_record_takes_no_memory():
-    records = Records()
+    records = TfRecords()
     long = framed(b"x" * 1_000_000)
     for start in range(0, len(long), 1000):
         assert records.feed(long[start : start + 1000]) == []
         assert len(records._begun) < 2000
-    assert records.feed(framed(b"next")) == [Record(b"next", len(long))]
+    assert records.feed(framed(b"next")) == [TfRecord(b"next", len(long))]
 
 
 # --- events ----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from foresail.live.telemetry.progress import ProgressStore, Verdict
 from foresail.live.telemetry.rows import RESUME
 from foresail.live.telemetry.scalars import BadEvent, Scalar, scalars_in
 from foresail.live.telemetry.tailing import Tail, open_folder
-from foresail.live.telemetry.tfrecord import Records
+from foresail.live.telemetry.tfrecord import TfRecords
 
 SOURCE = "tensorboard"
 LOSS, ACCURACY = "loss", "accuracy"
@@ -41,7 +41,7 @@ class _EventFile:
     def __init__(self, place: Place, name: tuple[str, ...]) -> None:
         self.tail = Tail(place.root, *place.parts, *name, most_bytes=_MOST_BYTES, skips=False)
         self.run = "/".join(name[:-1])
-        self.records = Records()
+        self.records = TfRecords()
 
 
 @dataclass(slots=True)
@@ -186,7 +186,7 @@ def _read(file: _EventFile, name: tuple[str, ...], news: _EventsNews) -> int:
         count += len(piece.data)
         if piece.anew:
             news.remarks.append(f"{'/'.join(name)}: {piece.anew}; it is read from its beginning")
-            file.records = Records()
+            file.records = TfRecords()
         for record in file.records.feed(piece.data):
             damage = record.damage
             if not damage:

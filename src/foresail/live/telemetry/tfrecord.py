@@ -36,7 +36,7 @@ def masked_crc(data: bytes) -> int:
     return (((rest >> 15) | (rest << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
-class Record(NamedTuple):
+class TfRecord(NamedTuple):
     """What stands at one place of a file."""
 
     data: bytes
@@ -45,7 +45,7 @@ class Record(NamedTuple):
     """Why the data is not to be used; empty if it is as it was written."""
 
 
-class Records:
+class TfRecords:
     """Reads records as their bytes come. Where a length is damaged nobody knows where the next record begins, and the
     rest of the file is lost.
     """
@@ -58,7 +58,7 @@ class Records:
         self._passing = 0
         """Bytes yet to come of a record that nobody reads."""
 
-    def feed(self, data: bytes) -> list[Record]:
+    def feed(self, data: bytes) -> list[TfRecord]:
         """The records that end in `data`."""
         if self.is_lost:
             return []
@@ -72,7 +72,7 @@ class Records:
             if masked_crc(bytes(self._begun[:8])) != checksum or length > _ABSURD_BYTES:
                 self.is_lost = True
                 self._begun.clear()
-                found.append(Record(b"", self._offset, "the length of a record is damaged; the rest is not read"))
+                found.append(TfRecord(b"", self._offset, "the length of a record is damaged; the rest is not read"))
                 break
             whole = _HEAD.size + length + _TAIL_BYTES
             if length > _MOST_BYTES:
@@ -91,8 +91,8 @@ class Records:
         self._offset += here
         self._passing = whole - here
 
-    def _record(self, length: int) -> Record:
+    def _record(self, length: int) -> TfRecord:
         data = bytes(self._begun[_HEAD.size : _HEAD.size + length])
         (checksum,) = struct.unpack_from("<I", self._begun, _HEAD.size + length)
         is_sound = masked_crc(data) == checksum
-        return Record(data, self._offset, "" if is_sound else "the record is damaged: its checksum is another")
+        return TfRecord(data, self._offset, "" if is_sound else "the record is damaged: its checksum is another")
