@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foresail.experiments.plan import Plan
+from foresail.experiments.request import RunRequest
 from foresail.experiments.run import trace_of
 from foresail.experiments.runner import RUNS, ExperimentOutcome
 from foresail.experiments.statistics import bootstrap_interval
@@ -74,46 +75,60 @@ def _makespan_change(submit_s: Floats, baseline_end_s: Floats, end_s: float) -> 
     return 100 * ((end_s - first_s) / (float(baseline_end_s.max()) - first_s) - 1)
 
 
-def changes_of(plan: Plan, out: Path, carried: ExperimentOutcome) -> list[Changes]:
-    """Every strategy against the baseline, and the bounds behind them; only for training jobs."""
-    if plan.experiment.training is None:
-        return []
-    times: dict[tuple[str, int], _Times] = {}
-    for planned in plan.runs:
-        if planned.folder in carried.there:
-            found = _times(read_run(out / RUNS / planned.folder).columns("pods") or {})
-            if found is not None:
-                times[planned.policy, planned.seed] = found
-    rows = []
-    for policy in plan.policies:
-        if policy == plan.baseline:
-            continue
-        figures = [
-            _paired(times[plan.baseline, seed], times[policy, seed])
-            for seed in plan.experiment.seeds
-            if (policy, seed) in times and (plan.baseline, seed) in times
-        ]
-        rows.append(_over_seeds(policy, "run", figures))
-    return rows + _bounds(plan, {seed: found for (policy, seed), found in times.items() if policy == plan.baseline})
-
-
-class _Times(NamedTuple):
-    """Of the jobs of a run, in the order in which they came."""
+class JobTimes(NamedTuple):
+    """When the jobs of a run came, ended, and had their target; in the order of their names."""
 
     submit_s: Floats
     end_s: Floats
     target_s: Floats
 
+    @classmethod
+    def of(cls, pods: Mapping[str, Column]) -> JobTimes | None:
+        """None if a job has not ended. Runs on a cluster know nothing of targets."""
+        order = sorted(range(len(pods["pod"])), key=lambda row: str(pods["pod"][row]))
+        columns = [np.asarray(pods[name], dtype=np.float64)[order] if name in pods else None for name in cls._fields]
+        submit_s, end_s = (column for column in columns[:2] if column is not None)
+        target_s = np.full(len(order), np.nan) if columns[2] is None else columns[2]
+        return cls(submit_s, end_s, target_s) if order and np.isfinite(end_s).all() else None
 
-def _times(pods: Mapping[str, Column]) -> _Times | None:
-    """None if a job has not ended. Runs on a cluster know nothing of targets."""
-    submit_s, end_s = (np.asarray(pods[name], dtype=np.float64) for name in ("submit_s", "end_s"))
-    found = _Times(submit_s, end_s, np.asarray(pods.get("target_s", np.full(len(end_s), np.nan)), dtype=np.float64))
-    return found if len(found.end_s) and np.isfinite(found.end_s).all() else None
+
+def changes_of(plan: Plan, out: Path, carried: ExperimentOutcome) -> list[Changes]:
+    """Every strategy against the baseline, and the bounds behind them; only for training jobs."""
+    if plan.experiment.training is None:
+        return []
+    times = {
+        (planned.policy, planned.seed): JobTimes.of(
+            read_run(out / RUNS / planned.folder).columns("pods") or {"pod": []}
+        )
+        for planned in plan.runs
+        if planned.folder in carried.there
+    }
+    requests = [planned.request for planned in plan.runs if planned.policy == plan.baseline]
+    return changes_between(times, plan.policies, plan.baseline, requests)
 
 
-def _paired(baseline: _Times, other: _Times) -> dict[str, float]:
-    figures = change_of(baseline.submit_s, baseline.end_s, other.end_s)
+def changes_between(
+    times: Mapping[tuple[str, int], JobTimes | None],
+    strategies: Sequence[str],
+    baseline: str,
+    requests: Sequence[RunRequest],
+) -> list[Changes]:
+    """The same from what runs gave, by strategy and seed; `requests` are those of the baseline."""
+    seeds = [request.seed for request in requests]
+    rows = []
+    for strategy in strategies:
+        if strategy != baseline:
+            pairs = [(times.get((baseline, seed)), times.get((strategy, seed))) for seed in seeds]
+            figures = [_paired(before, after) for before, after in pairs if before is not None and after is not None]
+            rows.append(_over_seeds(strategy, "run", figures))
+    before_by_seed = {seed: before for seed in seeds if (before := times.get((baseline, seed))) is not None}
+    return rows + _bounds([request for request in requests if request.seed in before_by_seed], before_by_seed)
+
+
+def _paired(baseline: JobTimes, other: JobTimes) -> dict[str, float]:
+    # On a cluster, jobs of two runs are not submitted at quite the same times.
+    end_s = other.end_s + (baseline.submit_s - other.submit_s)
+    figures = change_of(baseline.submit_s, baseline.end_s, end_s)
     has_target = np.isfinite(baseline.target_s)
     if has_target.any():
         before_s, after_s = ((run.target_s - run.submit_s)[has_target].mean() for run in (baseline, other))
@@ -121,21 +136,18 @@ def _paired(baseline: _Times, other: _Times) -> dict[str, float]:
     return figures
 
 
-def _bounds(plan: Plan, baseline: Mapping[int, _Times]) -> list[Changes]:
+def _bounds(requests: Sequence[RunRequest], baseline: Mapping[int, JobTimes]) -> list[Changes]:
     found: dict[str, list[dict[str, float]]] = {name: [] for name in BOUNDS}
-    for planned in plan.runs:
-        if planned.policy != plan.baseline or planned.seed not in baseline:
-            continue
-        trace = trace_of(planned.request)
+    for request in requests:
+        trace = trace_of(request)
         jobs = PooledJobs.of(trace.workload, trace.nodes)
-        submit_s, end_s, _ = baseline[planned.seed]
-        # Results list pods by time and then as the trace does.
-        order = np.argsort(trace.workload.arrival_s, kind="stable")
+        by_name = sorted(range(len(trace.workload)), key=trace.workload.names.__getitem__)
+        submit_s, end_s, _ = baseline[request.seed]
         for name, bound in BOUNDS.items():
             if bound is None:
                 found[name].append({"makespan_pct": _makespan_change(submit_s, end_s, earliest_end_s(jobs))})
             else:
-                found[name].append(change_of(submit_s, end_s, bound(jobs)[order]))
+                found[name].append(change_of(submit_s, end_s, bound(jobs)[by_name]))
     return [_over_seeds(name, "bound", figures) for name, figures in found.items()]
 
 
