@@ -169,7 +169,7 @@ class Holds:
             reasons = list(dict.fromkeys(closed.values()))
             codes = np.zeros(table.count, dtype=np.uint8)
             codes[list(closed)] = [1 + reasons.index(reason) for reason in closed.values()]
-        narrowed = _narrowed(profile, _Closed(codes, reasons))
+        narrowed = profile.behind("held", _Closed(codes, reasons))
         try:
             return decide(pod, table, narrowed)
         finally:
@@ -192,15 +192,3 @@ class _Closed:
 
     def why(self, _pod: Pod, code: int) -> tuple[str, ...]:
         return (self._reasons[code - 1],)
-
-
-def _narrowed(profile: Profile, closed: _Closed) -> Profile:
-    """The profile, with a look at what is closed before all else."""
-    return Profile(
-        profile.name,
-        filters=[("held", closed), *((used.name, used.plugin) for used in profile.filters)],
-        scores=profile.scores,
-        devices=profile.devices,
-        devices_given=True,
-        tie=profile.tie,
-    )

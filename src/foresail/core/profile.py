@@ -154,6 +154,17 @@ class Profile:
             (len(self.scores) == 1 and self.scores[0].keeps_best) or not any(used.normalizes for used in self.scores)
         )
 
+    def behind(self, name: str, first: Filter | ReasonedFilter) -> Profile:
+        """The same profile behind one more filter, which is asked before all others."""
+        return Profile(
+            self.name,
+            filters=[(name, first), *((used.name, used.plugin) for used in self.filters)],
+            scores=self.scores,
+            devices=self.devices,
+            devices_given=True,
+            tie=self.tie,
+        )
+
     def devices_on(self, row: int, pod: Pod, nodes: Nodes) -> tuple[int, ...]:
         """The GPUs of a node that the pod gets; none if it asks for none."""
         if not pod.shape.gpu_count:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
-
-from foresail.core.decide import Decision
 from foresail.core.gang import Decide
 from foresail.core.journal import Record, What
-from foresail.core.model import NoFit, Placement, Pod
+from foresail.core.model import Mask, Nodes, NoFit, Placement, Pod
 from foresail.core.profile import Profile
 from foresail.core.table import NodeTable
 
@@ -38,7 +35,11 @@ class Pins:
         def answer(pod: Pod, table: NodeTable, profile: Profile) -> Placement | NoFit:
             row = table.row_of.get(self._node_of.get(pod.name, ""))
             if row is not None:
-                outcome = Decision(pod, table, profile).best_of(np.array([row], dtype=np.int64))
+                narrowed = profile.behind("pinned", _OnlyRow(row))
+                try:
+                    outcome = decide(pod, table, narrowed)
+                finally:
+                    table.memories.pop(narrowed, None)
                 if isinstance(outcome, Placement):
                     return outcome
             return decide(pod, table, profile)
@@ -51,3 +52,17 @@ class Pins:
             pinned_to = self._node_of.pop(record.pod, record.node)
             if pinned_to != record.node:
                 self.broken.append(BrokenPin(record.pod, pinned_to, record.node))
+
+
+class _OnlyRow:
+    """Keep a pod on the node that it is pinned to."""
+
+    row_wise = True
+    reason = "are not where it is pinned"
+
+    def __init__(self, row: int) -> None:
+        self._row = row
+
+    def passes(self, _pod: Pod, nodes: Nodes) -> Mask:
+        only: Mask = nodes.index == self._row
+        return only
