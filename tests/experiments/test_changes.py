@@ -128,6 +128,10 @@ def test_compare_prints_changes_as_json_and_nothing_else(tmp_path):
     ]
     shares = by_name["kubernetes with equal-shares"]
     assert (shares["kind"], shares["controller"], shares["seeds"]) == ("run", "equal-shares", 2)
+    summaries = (tmp_path / "out/runs").rglob("*with-equal-shares/seed-*/summary.json")
+    not_kept = [len(json.loads(path.read_text())["pins_not_kept"]) for path in summaries]
+    assert shares["jobs_not_pinned"] == sum(not_kept)
+    assert len(not_kept) == 2
     figures = ["mean_pct", "makespan_pct", "best_pct", "worst_pct", "slower_pct", "target_pct"]
     assert all(set(shares[figure]) == {"mean", "low", "high"} for figure in figures)
     assert shares["mean_pct"]["low"] <= shares["mean_pct"]["mean"] <= shares["mean_pct"]["high"]

@@ -52,7 +52,12 @@ def change_table(plan: Plan, changes: Sequence[Changes]) -> RenderableType:
         # Next to one policy alone, a controller says enough.
         label = one.strategy.removeprefix(f"{plan.baseline} with ")
         table.add_row(Text(label), *cells)
-    return Group(Text(heading, style="italic"), table)
+    told = [
+        Text(f"{one.strategy}: {one.unpinned} jobs of all seeds could not start where they do without it")
+        for one in changes
+        if one.unpinned
+    ]
+    return Group(Text(heading, style="italic"), table, *told)
 
 
 def _cell(change: Change | None, *, share: bool) -> str:
@@ -89,6 +94,7 @@ def as_data(plan: Plan, rows: Sequence[ComparisonRow], changes: Sequence[Changes
                 "kind": one.kind,
                 **({"controller": controller_of[one.strategy]} if one.kind == "run" else {}),
                 "seeds": one.seeds,
+                **({"jobs_not_pinned": one.unpinned} if one.kind == "run" else {}),
                 **{name: asdict(change) for name, change in one.figures.items()},
             }
             for one in changes

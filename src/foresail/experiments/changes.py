@@ -16,8 +16,7 @@ from foresail.experiments.request import RunRequest
 from foresail.experiments.run import trace_of
 from foresail.experiments.runner import RUNS, ExperimentOutcome
 from foresail.experiments.statistics import bootstrap_interval
-from foresail.results.folder import read_run
-from foresail.results.tables import Column
+from foresail.results.folder import Run, read_run
 from foresail.sim.bounds import PooledJobs, earliest_end_s, pooled_sharing, shortest_remaining_first
 
 Floats = npt.NDArray[np.float64]
@@ -55,6 +54,8 @@ class Changes:
     seeds: int
     """With both runs finished."""
     figures: dict[str, Change]
+    unpinned: int = 0
+    """Jobs of all seeds that could not start where they do in the baseline."""
 
 
 def change_of(submit_s: Floats, baseline_end_s: Floats, end_s: Floats) -> dict[str, float]:
@@ -81,15 +82,21 @@ class JobTimes(NamedTuple):
     submit_s: Floats
     end_s: Floats
     target_s: Floats
+    unpinned: int = 0
+    """How many could not start where they were to."""
 
     @classmethod
-    def of(cls, pods: Mapping[str, Column]) -> JobTimes | None:
+    def of(cls, run: Run) -> JobTimes | None:
         """None if a job has not ended. Runs on a cluster know nothing of targets."""
+        pods = run.columns("pods") or {"pod": [], "submit_s": [], "end_s": []}
         order = sorted(range(len(pods["pod"])), key=lambda row: str(pods["pod"][row]))
-        columns = [np.asarray(pods[name], dtype=np.float64)[order] if name in pods else None for name in cls._fields]
-        submit_s, end_s = (column for column in columns[:2] if column is not None)
-        target_s = np.full(len(order), np.nan) if columns[2] is None else columns[2]
-        return cls(submit_s, end_s, target_s) if order and np.isfinite(end_s).all() else None
+        submit_s, end_s = (np.asarray(pods[name], dtype=np.float64)[order] for name in ("submit_s", "end_s"))
+        target_s = np.full(len(order), np.nan)
+        if "target_s" in pods:
+            target_s = np.asarray(pods["target_s"], dtype=np.float64)[order]
+        if not order or not np.isfinite(end_s).all():
+            return None
+        return cls(submit_s, end_s, target_s, len(run.summary.get("pins_not_kept", ())))
 
 
 def changes_of(plan: Plan, out: Path, carried: ExperimentOutcome) -> list[Changes]:
@@ -97,9 +104,7 @@ def changes_of(plan: Plan, out: Path, carried: ExperimentOutcome) -> list[Change
     if plan.experiment.training is None:
         return []
     times = {
-        (planned.policy, planned.seed): JobTimes.of(
-            read_run(out / RUNS / planned.folder).columns("pods") or {"pod": []}
-        )
+        (planned.policy, planned.seed): JobTimes.of(read_run(out / RUNS / planned.folder))
         for planned in plan.runs
         if planned.folder in carried.there
     }
@@ -120,7 +125,8 @@ def changes_between(
         if strategy != baseline:
             pairs = [(times.get((baseline, seed)), times.get((strategy, seed))) for seed in seeds]
             figures = [_paired(before, after) for before, after in pairs if before is not None and after is not None]
-            rows.append(_over_seeds(strategy, "run", figures))
+            unpinned = sum(after.unpinned for _, after in pairs if after is not None)
+            rows.append(_over_seeds(strategy, "run", figures, unpinned))
     before_by_seed = {seed: before for seed in seeds if (before := times.get((baseline, seed))) is not None}
     return rows + _bounds([request for request in requests if request.seed in before_by_seed], before_by_seed)
 
@@ -142,7 +148,7 @@ def _bounds(requests: Sequence[RunRequest], baseline: Mapping[int, JobTimes]) ->
         trace = trace_of(request)
         jobs = PooledJobs.of(trace.workload, trace.nodes)
         by_name = sorted(range(len(trace.workload)), key=trace.workload.names.__getitem__)
-        submit_s, end_s, _ = baseline[request.seed]
+        submit_s, end_s = baseline[request.seed][:2]
         for name, bound in BOUNDS.items():
             if bound is None:
                 found[name].append({"makespan_pct": _makespan_change(submit_s, end_s, earliest_end_s(jobs))})
@@ -159,11 +165,11 @@ BOUNDS: dict[str, Callable[[PooledJobs], Floats] | None] = {
 """Bounds by name; the last has a makespan alone."""
 
 
-def _over_seeds(strategy: str, kind: str, figures: Sequence[Mapping[str, float]]) -> Changes:
+def _over_seeds(strategy: str, kind: str, figures: Sequence[Mapping[str, float]], unpinned: int = 0) -> Changes:
     summed = {}
     for name in FIGURES:
         values = [one[name] for one in figures if name in one]
         if values:
             low, high = bootstrap_interval(values) or (None, None)
             summed[name] = Change(fmean(values), low, high)
-    return Changes(strategy, kind, len(figures), summed)
+    return Changes(strategy, kind, len(figures), summed, unpinned)
