@@ -141,7 +141,7 @@ def test_clock(stacks, trace):
         for mix in ("", "+random:1"):
             run(f"simulate {trace} run-{at}{bool(mix)} --policy {POLICY}:1{mix} --protocol clock {options}")
     run("explain run-0False pod-0000053")
-    check(stacks, "Scheduler.run_until_idle", "`simulate --protocol clock` → policy")
+    check(stacks, "Scheduler.answer", "`simulate --protocol clock` → policy")
 
 
 def test_what_if(stacks, tmp_path):

@@ -3,7 +3,7 @@
     ForesailError            something the user can mend; the command line prints it and exits with 2
     ├── InputError           a file, row or value that cannot be read; carries where it stands
     ├── OptionError          an option, policy or profile that does not exist or does not go with the rest
-    ├── PolicyError          a policy raised, or returned scores that are no scores
+    ├── PolicyError          a policy raised, or answered with what is no score or no place for a pod
     ├── ControllerError      a controller raised, or answered with what is no action
     ├── ResultsError         a results folder that cannot be written, read or resumed
     ├── LabError             a part of the lab that is missing or does not start; stands in foresail.lab.errors
@@ -40,7 +40,7 @@ class OptionError(ForesailError):
 
 
 class PolicyError(ForesailError):
-    """A policy raised, or returned scores that are no scores."""
+    """A policy raised, or answered with what is no score or no place for a pod."""
 
 
 class ControllerError(ForesailError):

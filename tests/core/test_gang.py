@@ -1,9 +1,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.core.answering import answered
 
 from foresail.core.decide import decide
-from foresail.core.gang import place_gang
+from foresail.core.gang import place_gang as asking_for_gang
 from foresail.core.kubernetes import KubernetesPod, PodTerm, Requirement, Selector
 from foresail.core.model import Placement, Pod
 from foresail.core.spec import Gang, NodeSpec, PodSpec
@@ -12,6 +13,10 @@ from foresail.policies.profiles.load import load_profile
 from foresail.testing import make_table
 
 GANG = Gang("g", 2)
+
+
+def place_gang(members, table, profile, *, missing, decide=decide):
+    return answered(asking_for_gang(members, table, profile, missing=missing), table, profile, decide)
 
 
 def members(table: NodeTable, *cpu_milli: int) -> list[Pod]:

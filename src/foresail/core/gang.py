@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeVar
 
 from foresail.core.asking import looks_at_other_nodes
-from foresail.core.decide import decide as decide_alone
-from foresail.core.model import NoFit, Placement, Pod, Shape
+from foresail.core.model import Declined, NoFit, Placement, Pod, Shape
 from foresail.core.profile import Profile
 from foresail.core.table import NodeTable
 
 Placements = list[tuple[Pod, Placement]]
 Decide = Callable[[Pod, NodeTable, Profile], Placement | NoFit]
 """`decide`, or something that answers in its place, such as one that writes every answer down."""
+Result = TypeVar("Result")
+Questions = Generator[Pod, Placement | NoFit, Result]
+"""A loop that stops at each pod that is to be decided, and goes on with the answer."""
 
 
 def place_gang(
@@ -21,15 +24,15 @@ def place_gang(
     profile: Profile,
     *,
     missing: int,
-    decide: Decide = decide_alone,
-) -> tuple[Placements, NoFit | None]:
-    """Assume as many members as fit, if they are at least `missing`; else assume none. Also say why one did not fit.
+) -> Questions[tuple[Placements, NoFit | None]]:
+    """Assume as many members as fit, if they are at least `missing`; else assume none. Also say why one did not fit,
+    first of all that it was declined.
 
     Each member sees the ones before it, so a policy can bring them close together. With fewer placed than are missing,
     the table is left as it was found.
     """
     placed: Placements = []
-    first_refusal: NoFit | None = None
+    refusal: NoFit | None = None
     refused: set[Shape] = set()
     left_out = 0
     # Room only shrinks while the gang is placed: once one of a shape fits nowhere, the rest of them do not either. A
@@ -37,7 +40,7 @@ def place_gang(
     only_shrinks = not looks_at_other_nodes(profile)
     for pod in members:
         try:
-            outcome = None if pod.shape in refused else decide(pod, table, profile)
+            outcome = None if pod.shape in refused else (yield pod)
         except BaseException:
             _take_back(placed, table)
             raise
@@ -46,16 +49,17 @@ def place_gang(
             placed.append((pod, outcome))
             continue
         if outcome is not None:
-            first_refusal = first_refusal or outcome
+            if refusal is None or isinstance(outcome, Declined):
+                refusal = outcome
             if only_shrinks:
                 refused.add(pod.shape)
         left_out += 1
         if len(members) - left_out < missing:
             break
     if len(placed) >= missing:
-        return placed, first_refusal
+        return placed, refusal
     _take_back(placed, table)
-    return [], first_refusal
+    return [], refusal
 
 
 def _take_back(placed: Placements, table: NodeTable) -> None:

@@ -260,3 +260,9 @@ class NoFit:
     def main_reason(self) -> str:
         """The reason of most nodes."""
         return next(iter(self.reasons), "there are no nodes")
+
+
+class Declined(NoFit):
+    """Nodes would take the pod, but whoever was asked wants it to wait; so nobody is made to go for it."""
+
+    __slots__ = ()

@@ -7,16 +7,16 @@ from typing import Protocol
 
 from foresail.core.asking import Filters, Without, looks_at_other_nodes
 from foresail.core.decide import decide as decide_alone
-from foresail.core.gang import Decide, Placements, place_gang
+from foresail.core.gang import Decide, Placements, Questions, Result, place_gang
 from foresail.core.journal import Journal
 from foresail.core.lane import Lane
 from foresail.core.making_room import MakingRoom, Preemptible
-from foresail.core.model import NoFit, Placement, Pod, Shape
+from foresail.core.model import Declined, NoFit, Placement, Pod, Shape
 from foresail.core.preempting import Preempting
 from foresail.core.profile import Profile
 from foresail.core.queue import Queue
 from foresail.core.spec import Gang
-from foresail.core.table import Placed
+from foresail.core.table import NodeTable, Placed
 from foresail.errors import PolicyError
 
 
@@ -66,6 +66,11 @@ class Scheduler:
         self.queue = queue
 
     @property
+    def table(self) -> NodeTable:
+        """The nodes that are decided about."""
+        return self._cluster.table
+
+    @property
     def profile(self) -> Profile:
         return self._profile
 
@@ -97,21 +102,40 @@ class Scheduler:
     def _decide(self) -> Decide:
         return self._decide_beside_holds if self.holds else self._decide_alone
 
+    def decide(self, pod: Pod) -> Placement | NoFit:
+        """What the profile says of a pod now, room that is held for others aside. Changes nothing."""
+        return self._decide(pod, self._cluster.table, self._profile)
+
+    def refusal(self, pod: Pod, row: int) -> str:
+        """Why a pod would not get the node at a row now; empty if it would."""
+        reasons = self._filters(pod).refusal(pod, self._cluster.table, row)
+        if reasons or not self.holds:
+            return ", ".join(reasons)
+        return self._room.refusal(pod, row, self._profile)
+
     def place(self, pod: Pod) -> Placement | NoFit:
         """Decide about one pod here and now, without the queue."""
-        outcome = self._decide(pod, self._cluster.table, self._profile)
+        outcome = self.decide(pod)
         if isinstance(outcome, Placement):
-            self._start(pod, outcome)
+            self.start(pod, outcome)
         return outcome
 
-    def _start(self, pod: Pod, placement: Placement) -> None:
+    def start(self, pod: Pod, placement: Placement) -> None:
+        """Let a pod have its node."""
         # Assume before binding: the next decision must see this pod even if the cluster is slow.
         self._cluster.table.assume(pod, placement)
         if self.holds:
             self._room.let_go(pod.uid, placement.node)
         self._cluster.bind(pod, placement)
 
-    def step(self) -> bool:
+    # --- turns -----------------------------------------------------------------------------------------------------
+
+    def turns(self) -> Questions[None]:
+        """Give turns until nothing that waits can be placed now."""
+        while (yield from self.turn()):
+            pass
+
+    def turn(self) -> Questions[bool]:
         """Give the next lane its turn; False when none is ready.
 
         Gangs are given up only when nothing is ready any more, so that one whose timeout ends now has a last try.
@@ -123,13 +147,11 @@ class Scheduler:
             self._give_up()
             return False
         lane, pods = turn
-        table, profile = self._cluster.table, self._profile
         try:
-            # Decided here and not further down: a reader, and a traceback, has few steps from the loop to a policy.
             if lane.gang is None:
-                self._carry_out(lane, pods[0], self._decide(pods[0], table, profile))
+                self._carry_out(lane, pods[0], (yield pods[0]))
             else:
-                found = place_gang(pods, table, profile, missing=lane.missing, decide=self._decide)
+                found = yield from place_gang(pods, self._cluster.table, self._profile, missing=lane.missing)
                 self._carry_out_gang(lane, pods, *found)
         except Exception as error:
             self.queue.sleep(lane)  # whatever went wrong, nobody drops out of the queue
@@ -138,10 +160,30 @@ class Scheduler:
             self._cluster.policy_failed(pods, error)
         return True
 
+    def answer(self, questions: Questions[Result]) -> Result:
+        """Go through a loop that asks, and decide about each pod as the profile says.
+
+        Decided here and not further down: a reader, and a traceback, has few steps from the loop to a policy.
+        """
+        table = self._cluster.table
+        try:
+            pod = next(questions)
+            while True:
+                try:
+                    outcome = self._decide(pod, table, self._profile)
+                except BaseException as error:  # noqa: BLE001 - the loop puts its books in order and raises it again
+                    pod = questions.throw(error)
+                else:
+                    pod = questions.send(outcome)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+
     def run_until_idle(self) -> None:
-        """Give turns until nothing that waits can be placed now."""
-        while self.step():
-            pass
+        """Give turns until nothing that waits can be placed now, and decide as the profile says."""
+        self.answer(self.turns())
+
+    # --- what becomes of pods --------------------------------------------------------------------------------------
 
     def release(self, uid: Hashable) -> Placed:
         """A pod has left its node for good: free its room and wake those it could help."""
@@ -192,7 +234,7 @@ class Scheduler:
                 return f"there is no node {node}"
             if row == placed.row:
                 return f"it stands on {node} already"
-            refusal = self._room.refusal(placed.pod, row, self._profile)
+            refusal = self.refusal(placed.pod, row)
             if refusal:
                 return f"{node} does not take it: {refusal}"
             return self._room.hold(placed.pod, row, for_s, why, self._profile)
@@ -236,9 +278,9 @@ class Scheduler:
 
     def _carry_out(self, lane: Lane, pod: Pod, outcome: Placement | NoFit) -> None:
         if isinstance(outcome, Placement):
-            self._start(pod, outcome)
+            self.start(pod, outcome)
         else:
-            placed = self._room.place_instead(pod, self._profile)
+            placed = None if isinstance(outcome, Declined) else self._room.place_instead(pod, self._profile)
             if placed is None:
                 self.queue.sleep(lane)
                 self._cluster.refuse(pod, outcome)
@@ -257,7 +299,7 @@ class Scheduler:
         if refusal is None:
             return
         waiting = [pod for pod in members if pod.uid in self.queue]
-        if lane.started:
+        if lane.started and not isinstance(refusal, Declined):
             # Only now: what a member clears before its gang is complete might stay empty.
             made_room = [pod for pod in waiting if self._room.preempt(pod, self._profile) is not None]
             if made_room:

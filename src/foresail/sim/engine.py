@@ -17,7 +17,7 @@ from foresail.core.backoff import Backoff
 from foresail.core.clock import SimClock
 from foresail.core.control import Controller, View
 from foresail.core.control_loop import ControlLoop
-from foresail.core.gang import Decide
+from foresail.core.gang import Decide, Questions
 from foresail.core.journal import Journal, Listener, What
 from foresail.core.lifecycle import State
 from foresail.core.model import Pod
@@ -114,23 +114,23 @@ class Engine:
             return time_s
         return min(time_s, self._control.next_time_s())
 
-    def step(self, time_s: float) -> None:
-        """Let time go on to the next instant, and let happen what happens then."""
+    def step(self, time_s: float) -> Questions[None]:
+        """Let time go on to the next instant, and let happen what happens then; asks where waiting pods go."""
         self.clock.advance_to(time_s)
         pop = self._agenda.pop
         while (event := pop()) is not None:
             self._happen(event)
-        self.scheduler.run_until_idle()
+        yield from self.scheduler.turns()
         self.work.settle()
         if self._controllers:
-            self._steer()
+            yield from self._steer()
 
-    def _steer(self) -> None:
+    def _steer(self) -> Questions[None]:
         """Give controllers whose time has come their turns, and let the scheduler use what they made room for."""
         if self._control is None:
             self._control = ControlLoop(self._controllers, self.clock, self.journal)
         if self._control.run_due(self._steering.view, self._steering):
-            self.scheduler.run_until_idle()
+            yield from self.scheduler.turns()
             self.work.settle()
 
     def view(self) -> View:

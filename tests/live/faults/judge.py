@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
+from tests.core.answering import answered
 from tests.live.differences import differences
 from tests.live.faults.world import NODES, PODS, RUN_LABEL, Object, Run, Truth
 
@@ -93,7 +94,7 @@ def _fits(scheduler: str, run: Run, objects: dict[str, list[Object]]) -> list[st
 
 def _gang_fits(gang: Gang, members: list[Pod], cache: Cache, profile: Profile) -> list[str]:
     missing = max(1, gang.min_members - cache.placed_members(gang.name))
-    placed, _ = place_gang(members, cache.table, profile, missing=missing)
+    placed, _ = answered(place_gang(members, cache.table, profile, missing=missing), cache.table, profile)
     for pod, _ in placed:
         cache.table.forget(pod.uid)
     return [f"{len(members)} of {gang.name} wait although there is room for {len(placed)}"] * bool(placed)

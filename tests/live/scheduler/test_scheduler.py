@@ -187,7 +187,7 @@ def test_nothing_is_asked_when_the_node_is_filled_between_the_decision_and_the_b
         async with deciding(server, told, make_node("a")) as live:
             await asyncio.sleep(0.1)
             put(live, make_pod("p", "2"))
-            assert live.core.step()  # decides; the bind has its turn after this
+            assert live.core.answer(live.core.turn())  # decides; the bind has its turn after this
             put(live, other("o", "3"))
             await asyncio.sleep(0.1)
             assert live.cluster.conditions.told("uid-p") == ("SchedulerError", FILLED)
@@ -372,7 +372,7 @@ def test_a_pod_is_in_one_place_from_the_first_word_to_the_last(server, virtual):
             live.cache.drop_pod("uid-p")
             note()
             put(live, make_pod("p", "2"))
-            assert live.core.step()
+            assert live.core.answer(live.core.turn())
             note()
             await asyncio.sleep(0.5)
             note()

@@ -220,7 +220,7 @@ class LiveScheduler(Listener):
         until_s = time.perf_counter() + _SLICE_S
         while not self.cluster.is_busy:
             try:
-                if not self.core.step():
+                if not self.core.answer(self.core.turn()):
                     return False
                 self.broke = ""
             except Exception as error:  # noqa: BLE001 - a scheduler that stops helps nobody; health tells of it

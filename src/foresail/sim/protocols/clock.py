@@ -14,9 +14,10 @@ import numpy as np
 
 from foresail.core.control import Controller
 from foresail.core.decide import decide as decide_alone
-from foresail.core.gang import Decide
+from foresail.core.gang import Decide, Questions
 from foresail.core.journal import Listener, Record
 from foresail.core.profile import Profile
+from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Workload
 from foresail.core.table import NodeTable
 from foresail.errors import InputError
@@ -25,6 +26,7 @@ from foresail.results.result import RunResult
 from foresail.results.tables import journal_columns
 from foresail.sim.checkpoint import Checkpoint, identity_of
 from foresail.sim.engine import Engine
+from foresail.sim.episode import Episode
 from foresail.sim.faults import Faults
 from foresail.sim.impossible import Impossible
 from foresail.sim.node_table import node_columns
@@ -71,8 +73,8 @@ def run_clock(
     if pins is not None:
         decide = pins.deciding(decide)
     if checkpoint is None:
-        run = _Run(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers, pins)
-        return run.go(on_progress)
+        run = _ClockRun(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers, pins)
+        return run.decided(on_progress)
     conditions = {
         **asdict(settings),
         **({"controllers": list(controllers)} if controllers else {}),
@@ -80,14 +82,29 @@ def run_clock(
     }
     identity = identity_of(trace, profile, seed=seed, settings=conditions, faults=faults)
     decide = checkpoint.begin(identity, profile, decide)
-    run = _Run(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers, pins)
+    run = _ClockRun(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers, pins)
     try:
-        return run.go(on_progress)
+        return run.decided(on_progress)
     finally:
         checkpoint.save()
 
 
-class _Run:
+def clock_episode(
+    trace: Trace,
+    profile: Profile,
+    *,
+    seed: int = 42,
+    settings: ClockSettings | None = None,
+    faults: Faults | None = None,
+    listeners: Sequence[Listener] = (),
+    controllers: Mapping[str, Controller] | None = None,
+) -> Episode:
+    """The same run, but it is asked from outside where each pod goes."""
+    settings, faults = settings or ClockSettings(), faults or Faults()
+    return Episode(_ClockRun(trace, profile, seed, settings, faults, decide_alone, listeners, controllers, None))
+
+
+class _ClockRun:
     """One run: an engine, and what is measured while it goes."""
 
     def __init__(
@@ -146,13 +163,22 @@ class _Run:
         self._jobs = JobSamples(_LOOKS_EVERY * self._every_s, start_s) if has_jobs else None
         self._timeline = Timeline(table, workload, self._engine.ledger, work, start_s=start_s, every_s=self._every_s)
 
-    def go(self, on_progress: Callable[[int, int], None] | None) -> RunResult:
+    @property
+    def scheduler(self) -> Scheduler:
+        return self._engine.scheduler
+
+    def decided(self, on_progress: Callable[[int, int], None] | None) -> RunResult:
+        """The whole run, with the profile deciding."""
+        self.scheduler.answer(self.go(on_progress))
+        return self.result()
+
+    def go(self, on_progress: Callable[[int, int], None] | None = None) -> Questions[None]:
         engine, timeline = self._engine, self._timeline
         whole, instants = 2 * len(engine.workload), 0
         while (time_s := engine.next_time_s()) <= self._until_s and time_s < math.inf:
             timeline.pass_to(time_s)
             self._look_at_jobs(time_s)
-            engine.step(time_s)
+            yield from engine.step(time_s)
             timeline.take_in()
             if on_progress is not None and instants % _PROGRESS_EVERY == 0:
                 on_progress(engine.progress, whole)
@@ -162,7 +188,6 @@ class _Run:
         timeline.close(engine.clock.now())
         if on_progress is not None:
             on_progress(whole, whole)
-        return self._result()
 
     def _look_at_jobs(self, until_s: float) -> None:
         """Nothing happens until then, but jobs get on: look at them as often as they are looked at."""
@@ -170,7 +195,7 @@ class _Run:
             self._engine.clock.advance_to(self._jobs.next_s)
             self._jobs.take(self._engine.view())
 
-    def _result(self) -> RunResult:
+    def result(self) -> RunResult:
         engine, now_s = self._engine, self._engine.clock.now()
         workload, ledger, table = engine.workload, engine.ledger, engine.table
         pods = pod_columns(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from foresail.core.clock import SimClock
 from foresail.core.decide import decide as decide_alone
-from foresail.core.gang import Decide
+from foresail.core.gang import Decide, Questions
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.preemption import Preemption
 from foresail.core.profile import Profile
@@ -27,6 +27,7 @@ from foresail.errors import InputError, PolicyError
 from foresail.results.result import RunResult
 from foresail.results.tables import FRAGMENT_CLASSES, Column
 from foresail.sim.collector import collector_paused
+from foresail.sim.episode import Episode
 from foresail.sim.meter import Meter
 from foresail.sim.node_table import node_columns
 from foresail.sim.volumes import look_after_volumes
@@ -105,74 +106,96 @@ def run_openb(
 
     `decide` may be one that listens in, or that knows the answers already.
     """
-    arriving = arrivals(trace, load=load, seed=seed)
-    workload, count = arriving.workload, len(arriving.order)
-    table = NodeTable(arriving.nodes, rank=arriving.rank, extended=_extended(workload.specs))
-    look_after_volumes(table, trace.objects)
-    profile.seed(seed)
-    profile.learn(workload, table.all)
-    scheduler = Scheduler(_OpenbCluster(table), profile, Queue(SimClock()), decide=decide)
-    meter = Meter(table, workload, count)
-    shapes = [table.shape(spec) for spec in workload.specs]
-
-    spec_of = workload.spec_of[arriving.order].tolist()
-    names = [workload.names[index] for index in arriving.order.tolist()]
-    nodes_of, devices_of = [""] * count, [""] * count
-    reasons: dict[str, int] = {}
-    failed = np.zeros(count, dtype=np.int64)
-    place, record = scheduler.place, meter.record
+    run = _OpenbRun(trace, profile, load, seed, decide)
     with collector_paused():
-        for at in range(count):
-            outcome = place(Pod(names[at], shapes[spec_of[at]], uid=at))
-            if isinstance(outcome, Placement):
-                nodes_of[at] = outcome.node
-                devices_of[at] = "-".join(map(str, outcome.devices))
-                meter.change(outcome.row)
-            else:
-                failed[at] = 1
-                reasons[outcome.main_reason] = reasons.get(outcome.main_reason, 0) + 1
-            record()
-            if on_progress is not None and at % _PROGRESS_EVERY == 0:
-                on_progress(at, count)
-    if on_progress is not None:
-        on_progress(count, count)
+        run.scheduler.answer(run.go(on_progress))
+    return run.result()
 
-    asked = np.array([spec.gpu_count * spec.gpu_milli for spec in workload.specs], dtype=np.int64)
-    failed_so_far = np.cumsum(failed)
-    order = np.arange(count, dtype=np.int64)
-    timeline: dict[str, Column] = {
-        "time_s": order.astype(np.float64),
-        "arrived_gpu_milli": np.cumsum(asked[spec_of]),
-        **meter.columns(),
-        "running": order + 1 - failed_so_far,
-        "waiting": np.zeros(count, dtype=np.int64),
-        "failed": failed_so_far,
-        "finished": np.zeros(count, dtype=np.int64),
-    }
-    total_gpus = int(table.gpu_count.sum())
-    by_load = measure_by_load(timeline, total_gpus, most_pct=round(load * 100))
-    return RunResult(
-        protocol="openb",
-        policy=profile.name,
-        trace=trace.name,
-        seed=seed,
-        load=load,
-        total_gpus=total_gpus,
-        tables={
-            "placements": {
-                "order": order,
-                "pod": names,
-                "node": nodes_of,
-                "devices": devices_of,
-                "time_s": timeline["time_s"],
+
+def openb_episode(trace: Trace, profile: Profile, *, load: float = 1.3, seed: int = 42) -> Episode:
+    """The same run, but it is asked from outside where each pod goes."""
+    return Episode(_OpenbRun(trace, profile, load, seed, decide_alone))
+
+
+class _OpenbRun:
+    """One run: pods that arrive one after the other, and what is measured after each."""
+
+    def __init__(self, trace: Trace, profile: Profile, load: float, seed: int, decide: Decide) -> None:
+        self._trace, self._profile, self._load, self._seed = trace, profile, load, seed
+        arriving = arrivals(trace, load=load, seed=seed)
+        self._workload = workload = arriving.workload
+        self._table = table = NodeTable(arriving.nodes, rank=arriving.rank, extended=_extended(workload.specs))
+        look_after_volumes(table, trace.objects)
+        profile.seed(seed)
+        profile.learn(workload, table.all)
+        self.scheduler = Scheduler(_OpenbCluster(table), profile, Queue(SimClock()), decide=decide)
+        self._meter = Meter(table, workload, len(arriving.order))
+        self._spec_of: list[int] = workload.spec_of[arriving.order].tolist()
+        self._names = [workload.names[index] for index in arriving.order.tolist()]
+        count = len(self._names)
+        self._node, self._devices = [""] * count, [""] * count
+        self._failed = np.zeros(count, dtype=np.int64)
+        self._reasons: dict[str, int] = {}
+
+    def go(self, on_progress: Callable[[int, int], None] | None = None) -> Questions[None]:
+        names, spec_of, meter, start = self._names, self._spec_of, self._meter, self.scheduler.start
+        shapes = [self._table.shape(spec) for spec in self._workload.specs]
+        nodes, devices, reasons = self._node, self._devices, self._reasons
+        for at in range(len(names)):
+            pod = Pod(names[at], shapes[spec_of[at]], uid=at)
+            outcome = yield pod
+            if isinstance(outcome, Placement):
+                start(pod, outcome)
+                meter.change(outcome.row)
+                nodes[at] = outcome.node
+                devices[at] = "-".join(map(str, outcome.devices))
+            else:
+                self._failed[at] = 1
+                reasons[outcome.main_reason] = reasons.get(outcome.main_reason, 0) + 1
+            meter.record()
+            if on_progress is not None and at % _PROGRESS_EVERY == 0:
+                on_progress(at, len(names))
+        if on_progress is not None:
+            on_progress(len(names), len(names))
+
+    def result(self) -> RunResult:
+        table, count = self._table, len(self._names)
+        requested = np.array([spec.gpu_count * spec.gpu_milli for spec in self._workload.specs], dtype=np.int64)
+        failed_so_far = np.cumsum(self._failed)
+        order = np.arange(count, dtype=np.int64)
+        timeline: dict[str, Column] = {
+            "time_s": order.astype(np.float64),
+            "arrived_gpu_milli": np.cumsum(requested[self._spec_of]),
+            **self._meter.columns(),
+            "running": order + 1 - failed_so_far,
+            "waiting": np.zeros(count, dtype=np.int64),
+            "failed": failed_so_far,
+            "finished": np.zeros(count, dtype=np.int64),
+        }
+        total_gpus = int(table.gpu_count.sum())
+        by_load = measure_by_load(timeline, total_gpus, most_pct=round(self._load * 100))
+        return RunResult(
+            protocol="openb",
+            policy=self._profile.name,
+            trace=self._trace.name,
+            seed=self._seed,
+            load=self._load,
+            total_gpus=total_gpus,
+            tables={
+                "placements": {
+                    "order": order,
+                    "pod": self._names,
+                    "node": self._node,
+                    "devices": self._devices,
+                    "time_s": timeline["time_s"],
+                },
+                "timeline": timeline,
+                "nodes": node_columns(table),
+                "by_load": by_load,
             },
-            "timeline": timeline,
-            "nodes": node_columns(table),
-            "by_load": by_load,
-        },
-        summary=_summary(timeline, by_load, total_gpus, reasons),
-        profile=profile.description,
-    )
+            summary=_summary(timeline, by_load, total_gpus, self._reasons),
+            profile=self._profile.description,
+        )
 
 
 def _extended(specs: list[PodSpec]) -> list[str]:
