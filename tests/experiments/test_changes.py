@@ -102,13 +102,19 @@ def test_a_request_gives_the_same_bytes_twice_and_its_command_the_same_request()
     )
 
 
-def test_misleading_reports_change_what_controllers_do_and_not_the_baseline():
+def test_misleading_reports_change_what_is_reported_and_not_how_jobs_get_on():
     told = replace(ONE["clock"], report_error=0.6)
-    plain, misled = (
+    plain, misled, again = (
         run(RunRequest(**(ONE | {"clock": clock}), training=TrainingSettings("20"), seed=3))
-        for clock in (ONE["clock"], told)
+        for clock in (ONE["clock"], told, told)
     )
     assert plain.pods["end_s"].tolist() == misled.pods["end_s"].tolist()
+    steps, misleading, repeated = (result.tables["jobs"]["step"] for result in (plain, misled, again))
+    assert np.array_equal(misleading, repeated, equal_nan=True)
+    said = np.isfinite(steps) & np.isfinite(misleading)
+    # As many jobs seem further than they are as seem less far.
+    assert (misleading < steps)[said].any()
+    assert (misleading > steps)[said].any()
 
 
 def test_compare_prints_changes_as_json_and_nothing_else(tmp_path):
