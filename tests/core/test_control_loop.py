@@ -91,8 +91,8 @@ class World:
             name: RunningPod(self.pods[name], node, 0.0, 1000, limit)
             for name, node, limit in (("a", "node-0", 0), ("b", "node-0", 0), ("c", "node-1", 1500))
         }
-        journal = Journal(self.clock, self.records.append)
-        self.loop = ControlLoop(named, self.clock, journal, dry_run=dry_run, failed=failed)
+        self.journal = Journal(self.clock, self.records.append)
+        self.loop = ControlLoop(named, self.clock, self.journal, dry_run=dry_run, failed=failed)
 
     def view(self) -> View:
         return View(self.clock.now(), self.table, self.running, NoTelemetry())

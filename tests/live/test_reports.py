@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from tests.live.cluster import make_cache, make_node, make_pod
 from tests.live.scheduler.test_scheduler import LoopClock
 
 from foresail.core.clock import WallClock
+from foresail.core.control import Candidate, Move, View
 from foresail.core.journal import Journal, Record, What
 from foresail.core.queue import Backoff
 from foresail.errors import ResultsError
+from foresail.live.control.program import ControlProgram, ControlSettings
 from foresail.live.reports import EventReport, JournalFile, counted, logged
 from foresail.live.scheduler.metrics import Metrics
 from foresail.live.scheduler.run import RunSettings, SchedulerProgram
@@ -89,6 +92,77 @@ def test_only_what_is_out_of_the_ordinary_is_logged_unless_all_is_asked_for() ->
     with capture_logs() as lines:
         logged(in_full=True)(records[0])
     assert lines == [{"event": "pod_bound", "log_level": "info", "pod": "default/p", "node": "a", "detail": ""}]
+
+
+class Weighs:
+    """Would move every pod to b, and tells of it."""
+
+    every_s = 60.0
+
+    def __init__(self) -> None:
+        self._weighed: list[Candidate] = []
+
+    def act(self, view: View) -> list[Move]:
+        self._weighed = [
+            Candidate(one.pod, node, "b is quieter", gain, 15.0)
+            for one in view.running.values()
+            for node, gain in (("b", 20.0), ("", math.nan))
+        ]
+        return [Move(one.pod, "b is quieter", "b") for one in view.running.values()]
+
+    def considered(self) -> list[Candidate]:
+        return self._weighed
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["control", "run"])
+def test_a_dry_run_prints_what_was_weighed_with_gain_cost_and_reason(
+    server: Any, virtual: Any, tmp_path: Path, alone: bool
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    told = ApiServer()
+
+    async def story() -> None:
+        told.put("nodes", make_node("a", "4"), make_node("b", "4"))
+        told.put("pods", make_pod("p", "1", "a"))
+        async with server(told) as api:
+            common: dict[str, Any] = {"leader_elect": False, "dry_run": True, "journal": path}
+            more: dict[str, Any] = {"announce": lambda _: None, "clock": LoopClock(), "controllers": {"w": Weighs()}}
+            program: Any = (
+                ControlProgram(ControlSettings(controllers=(), **common), api, **more)
+                if alone
+                else SchedulerProgram(RunSettings(**common), api, **more)
+            )
+            program._server = None  # nobody asks it, and it looks at the time ten times a second
+            task = asyncio.create_task(program.run())
+            await asyncio.sleep(5)
+            program.stop()
+            await task
+
+    with capture_logs() as lines:
+        virtual(story())
+    where = {"log_level": "info", "pod": "default/p", "node": "a", "by": "w", "detail": "b is quieter"}
+    assert [line for line in lines if line["event"] == "move_weighed"] == [
+        {
+            "event": "move_weighed",
+            **where,
+            "to_node": "b",
+            "gain": 20.0,
+            "cost": 15.0,
+            "unit": "s",
+            "outcome": "chosen",
+        },
+        {"event": "move_weighed", **where, "to_node": "", "cost": 15.0, "unit": "s", "outcome": "kept"},
+    ]
+    written = [json.loads(line) for line in path.read_text().splitlines()]
+    weighed = [
+        (line["pod"], line["node"], line["to_node"], line["gain"], line["cost"], line["outcome"])
+        for line in written
+        if line["what"] == "consider"
+    ]
+    assert weighed == [
+        ("default/p", "a", "b", 20.0, 15.0, "chosen"),
+        ("default/p", "a", "", None, 15.0, "kept"),
+    ]
 
 
 class Notes:

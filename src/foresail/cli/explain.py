@@ -13,7 +13,7 @@ from foresail.errors import OptionError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from foresail.core.explain import Candidate, Explanation
+    from foresail.core.explain import Explanation, ScoredNode
     from foresail.experiments.explain import Explained
     from foresail.live.scheduler.explain import LiveExplained
 
@@ -183,7 +183,7 @@ def _story(story: list[dict[str, Any]]) -> object:
     return table
 
 
-def _candidates(candidates: list[Candidate], feasible: int, tied: int) -> object:
+def _candidates(candidates: list[ScoredNode], feasible: int, tied: int) -> object:
     from rich.table import Table
 
     best = f"{tied} share the best total; the lowest rank of them wins" if tied > 1 else "the best total wins"

@@ -6,6 +6,7 @@ sleeps; what it remembers between turns is plain state, which it can rebuild fro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -143,6 +144,29 @@ class Controller(Protocol):
 
     def act(self, view: View) -> Sequence[Action]:
         """What should change now; an empty answer is the usual one."""
+
+
+class Candidate(NamedTuple):
+    """A move that a controller weighed in its turn, be it made or not."""
+
+    pod: Pod
+    node: str
+    """Where to; empty for a pod that was looked at and for which no node came into question."""
+    why: str
+    """What speaks for it, or why it was left."""
+    gain: float = math.nan
+    """What it would bring, in `unit`; not a number where the controller does not reckon."""
+    cost: float = math.nan
+    """What it would take, in the same unit."""
+    unit: str = "s"
+
+
+@runtime_checkable
+class Considering(Protocol):
+    """A controller that tells of every move that it weighed."""
+
+    def considered(self) -> Sequence[Candidate]:
+        """Those of the last turn, asked for once after it. Which were made, its answer says."""
 
 
 @runtime_checkable

@@ -17,9 +17,22 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+from foresail.core.candidates import candidates_of, weighed
 from foresail.core.clock import Clock
-from foresail.core.control import Action, Controller, Hold, Move, Periodic, Resize, RunningPod, Steered, Timed, View
-from foresail.core.journal import Journal, What
+from foresail.core.control import (
+    Action,
+    Candidate,
+    Controller,
+    Hold,
+    Move,
+    Periodic,
+    Resize,
+    RunningPod,
+    Steered,
+    Timed,
+    View,
+)
+from foresail.core.journal import Journal, Weighed, What
 from foresail.core.model import Pod
 from foresail.errors import ControllerError
 
@@ -66,6 +79,7 @@ class ControlLoop:
             turns.plan_after_failure(now_s)
             try:
                 actions = checked(turns.name, turns.act(view), view)
+                candidates = turns.candidates(view) if self._journal.hears_candidates else []
                 turns.plan(now_s)
             except ControllerError as error:
                 if self._failed is None:
@@ -73,11 +87,18 @@ class ControlLoop:
                 self._failed(error)
                 continue
             self.acting = turns.name
+            became: dict[tuple[Hashable, str], Weighed] = {}
             for action in shrinking_first(actions, view):
-                done += self._carry_out(turns.name, action, view, steered)
+                declined = self._carry_out(turns.name, action, view, steered)
+                done += not declined and not self._dry_run
+                if isinstance(action, Move):
+                    became[action.pod.uid, action.node] = Weighed.DECLINED if declined else Weighed.CHOSEN
+            for one in weighed(turns.name, candidates, became, view):
+                self._journal.weigh(one)
         return done
 
-    def _carry_out(self, by: str, action: Action, view: View, steered: Steered) -> bool:
+    def _carry_out(self, by: str, action: Action, view: View, steered: Steered) -> str:
+        """Have an action done and note it; why it cannot be done, empty if it is."""
         running = view.running.get(action.pod.uid)
         what, node, how = _in_words(action, running)
         declined = _obstacle(action, running)
@@ -91,7 +112,7 @@ class ControlLoop:
             detail=f"{DRY_RUN}{detail}" if self._dry_run else detail,
             by=by,
         )
-        return not declined and not self._dry_run
+        return declined
 
 
 class _Turns:
@@ -120,6 +141,10 @@ class _Turns:
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
             raise ControllerError(f'controller "{self.name}" raised {said} at {view.now_s:g} s') from error
+
+    def candidates(self, view: View) -> list[Candidate]:
+        """What it weighed in the turn that it has just had."""
+        return candidates_of(self.name, self._controller, view)
 
     def plan_after_failure(self, now_s: float) -> None:
         """The next turn if the one at `now_s` comes to nothing; one that cannot say when gets it a little later."""

@@ -26,7 +26,7 @@ class ScoreLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ScoredNode:
     """A feasible node with its scores; the best total comes first, equal ones by rank."""
 
     node: str
@@ -46,7 +46,7 @@ class Explanation:
     node_count: int
     filters: list[FilterStep]
     feasible: int
-    candidates: list[Candidate]
+    candidates: list[ScoredNode]
     tied: int
     """Nodes that share the best total."""
 
@@ -62,7 +62,7 @@ def explain(pod: Pod, table: NodeTable, profile: Profile, *, top: int = 5) -> Ex
     total = sum_scores([(used_score.weight, scaled) for used_score, _, scaled in lines], len(rows))
     order = np.lexsort((table.rank[rows], -total))[:top]
     candidates = [
-        Candidate(
+        ScoredNode(
             node=table.names[rows[at]],
             rank=int(table.rank[rows[at]]),
             total=float(total[at]),

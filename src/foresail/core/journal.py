@@ -57,17 +57,52 @@ class Record(NamedTuple):
     """The controller that asked for it; empty for what schedulers and clusters do of themselves."""
 
 
+class Weighed(StrEnum):
+    """What became of a move that a controller weighed."""
+
+    CHOSEN = "chosen"
+    """The controller asked for it, and it is made; in a dry run it would be."""
+    KEPT = "kept"
+    """The controller left the pod where it is, or sent it elsewhere."""
+    DECLINED = "declined"
+    """The controller asked for it, and it could not be done."""
+
+
+class Considered(NamedTuple):
+    """A move that a controller weighed, with what it reckoned."""
+
+    time_s: float
+    """On the clock of the world it was weighed in."""
+    by: str
+    """The controller."""
+    pod: str
+    job: str
+    """What the pod goes by across moves: its stable name, else its own."""
+    node: str
+    """Where it is."""
+    to_node: str
+    """Where it might go; empty for nowhere."""
+    gain: float
+    """In `unit`; not a number where nobody reckoned."""
+    cost: float
+    unit: str
+    outcome: Weighed
+    why: str
+
+
 Listener = Callable[[Record], None]
+CandidateListener = Callable[[Considered], None]
 
 
 class Journal:
     """Hands every event to whoever listens, in the order in which it happened. Keeps nothing itself."""
 
-    __slots__ = ("_clock", "_listeners")
+    __slots__ = ("_candidate_listeners", "_clock", "_listeners")
 
     def __init__(self, clock: Clock, *listeners: Listener) -> None:
         self._clock = clock
         self._listeners = list(listeners)
+        self._candidate_listeners: list[CandidateListener] = []
 
     @property
     def is_read(self) -> bool:
@@ -82,3 +117,17 @@ class Journal:
             record = Record(self._clock.now(), what, pod, node, detail, by)
             for listener in self._listeners:
                 listener(record)
+
+    # --- what controllers only weighed: far more than what they do, so it is told apart ------------------------------
+
+    @property
+    def hears_candidates(self) -> bool:
+        """Whether anybody wants to know what controllers weigh."""
+        return bool(self._candidate_listeners)
+
+    def listen_to_candidates(self, listener: CandidateListener) -> None:
+        self._candidate_listeners.append(listener)
+
+    def weigh(self, considered: Considered) -> None:
+        for listener in self._candidate_listeners:
+            listener(considered)

@@ -5,15 +5,16 @@ Whoever notes a record need not know who reads it, and nobody is told of one eve
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from foresail.core.journal import Record, What
+from foresail.core.journal import CandidateListener, Considered, Record, What
 from foresail.errors import ResultsError
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
@@ -125,8 +126,36 @@ def logged(*, in_full: bool = False) -> Callable[[Record], None]:
     return log
 
 
+def logged_candidate(considered: Considered) -> None:
+    """Writes a move that a controller weighed to the log."""
+    reckoned = {
+        name: round(value, 3)
+        for name, value in (("gain", considered.gain), ("cost", considered.cost))
+        if not math.isnan(value)
+    }
+    get_logger().info(
+        "move_weighed",
+        pod=considered.pod,
+        node=considered.node,
+        to_node=considered.to_node,
+        **reckoned,
+        **({"unit": considered.unit} if reckoned else {}),
+        outcome=considered.outcome.value,
+        by=considered.by,
+        detail=considered.why,
+    )
+
+
+def candidate_reports(file: JournalFile | None, *, dry_run: bool) -> list[CandidateListener]:
+    """Who is told what controllers weighed: a file if there is one, and the log where nothing is carried out."""
+    return [*([logged_candidate] if dry_run else []), *([] if file is None else [file.consider])]
+
+
 class JournalFile:
-    """Writes one JSON object a line: `time` (UTC), then the record's fields."""
+    """Writes one JSON object a line: `time` (UTC), then the record's fields.
+
+    A move that a controller weighed is a line with `what` "consider" and the fields of `Considered`.
+    """
 
     def __init__(self, path: Path) -> None:
         try:
@@ -136,8 +165,17 @@ class JournalFile:
             raise ResultsError(f"{path}: cannot be written ({error.strerror}); give --journal another file") from error
 
     def __call__(self, record: Record) -> None:
+        self._write(record._asdict())
+
+    def consider(self, considered: Considered) -> None:
+        said = considered._asdict()
+        # JSON has no word for what is not a number.
+        said |= {name: None for name in ("gain", "cost") if math.isnan(said[name])}
+        self._write({"time_s": said.pop("time_s"), "what": "consider", **said})
+
+    def _write(self, said: dict[str, Any]) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        self._file.write(msgspec.json.encode({"time": time, **record._asdict()}) + b"\n")
+        self._file.write(msgspec.json.encode({"time": time, **said}) + b"\n")
         self._file.flush()
 
     def close(self) -> None:

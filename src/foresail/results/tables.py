@@ -239,8 +239,40 @@ JOBS = TableSpec(
     present="runs with training jobs",
 )
 
+CANDIDATES = TableSpec(
+    "candidates",
+    "candidates.parquet",
+    "one a move that a controller weighed, in the order in which they were weighed",
+    (
+        _real("time_s", "s", "when it was weighed, from the start of the trace"),
+        _text("by", "the controller"),
+        _text("pod", "whom it might move"),
+        _text("job", "the pod's name, or what its job goes by across moves"),
+        _text("from_node", "where the pod was"),
+        _text("to_node", "where it might have gone; empty: no node came into question"),
+        _real("gain", "as in `unit`", "what the move would bring, as the controller reckons; null: it does not reckon"),
+        _real("cost", "as in `unit`", "what it would take; null: as above"),
+        _text("unit", "of gain and cost, such as `s` or `GPU-s`"),
+        _text("outcome", "`chosen`: the pod was moved; `kept`: it was not; `declined`: asked for, but not possible"),
+        _text("why", "what spoke for it or against it, in words"),
+    ),
+    present="runs with a controller that tells what it weighs",
+)
+DISTRIBUTION = TableSpec(
+    "distribution",
+    "distribution.csv",
+    "one a job and turn in which a controller weighed moves of it, in the columns of the published log",
+    (
+        _real("time", "s", "when, from the start of the trace"),
+        _text("job", "the pod's name, or what its job goes by across moves"),
+        _text("orginal_node", "where the job was; spelt as published"),
+        _text("to_node", "where it was moved; empty: it stayed"),
+    ),
+    present="runs with a controller that tells what it weighs",
+)
+
 _TABLES: dict[str, TableSpec] = {
-    table.name: table for table in (PLACEMENTS, TIMELINE, NODES, BY_LOAD, PODS, JOURNAL, JOBS)
+    table.name: table for table in (PLACEMENTS, TIMELINE, NODES, BY_LOAD, PODS, JOURNAL, JOBS, CANDIDATES, DISTRIBUTION)
 }
 
 

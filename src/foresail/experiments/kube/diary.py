@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from foresail.core.control import View
-from foresail.core.journal import Record, What
+from foresail.core.journal import Considered, Record, What
 from foresail.core.lifecycle import State
 from foresail.core.spec import Workload
 from foresail.core.table import CPU, GPU, MEMORY, NodeTable
 from foresail.results import metrics
+from foresail.results.candidates import candidate_tables
 from foresail.results.job_samples import JobSamples
 from foresail.results.tables import FRAGMENT_CLASSES, Columns, journal_columns
 from foresail.sim.node_table import node_columns
@@ -53,6 +54,7 @@ class RunDiary:
         self._workload = workload
         self._begun_s = begun_s
         self._records: list[Record] = []
+        self._considered: list[Considered] = []
         self._samples = JobSamples(look_every_s, name_of=lambda one: self.name_of(one.pod.name))
         self._timeline: list[tuple[float, ...]] = []
         self.stories: dict[str, Story] = {}
@@ -98,6 +100,9 @@ class RunDiary:
     def note(self, record: Record) -> None:
         self._records.append(record._replace(time_s=record.time_s - self._begun_s))
 
+    def consider(self, considered: Considered) -> None:
+        self._considered.append(considered._replace(time_s=considered.time_s - self._begun_s))
+
     def look(self, view: View) -> None:
         """Take in what the nodes have given away, and how the jobs get on."""
         now_s = view.now_s - self._begun_s
@@ -111,7 +116,9 @@ class RunDiary:
 
     # --- at the end ------------------------------------------------------------------------------------------------
 
-    def tables(self, table: NodeTable) -> dict[str, Columns]:
+    def tables(self, table: NodeTable, controllers: Sequence[Any] = ()) -> dict[str, Columns]:
+        """What happened; with what `controllers` weighed where they tell."""
+        considered = [one._replace(pod=self.name_of(one.pod), job=self.name_of(one.pod)) for one in self._considered]
         return {
             "placements": self._placements(),
             "timeline": self._timeline_columns(table),
@@ -119,6 +126,7 @@ class RunDiary:
             "pods": self._pods(),
             "journal": journal_columns(one._replace(pod=self.name_of(one.pod)) for one in self._records),
             "jobs": self._samples.columns(),
+            **candidate_tables(considered, controllers),
         }
 
     def _pods(self) -> Columns:

@@ -110,6 +110,7 @@ class KubeRun:
         workload = self._trace.workload
         self._diary = RunDiary(workload, look_every_s=self._settings.sample_every_s, begun_s=self._begun_s)
         program.live.journal.listen(self._diary.note)
+        program.live.journal.listen_to_candidates(self._diary.consider)
 
     # --- while it goes on ------------------------------------------------------------------------------------------
 
@@ -205,7 +206,7 @@ class KubeRun:
             seed=request.seed,
             load=None,
             total_gpus=int(table.gpu_count.sum()),
-            tables=seen.tables(table),
+            tables=seen.tables(table, list(program.controllers.values())),
             summary=seen.summary(end_s=self._now_s()),
             profile=profile.description,
             controllers=tuple(load_controllers(request.controllers)),

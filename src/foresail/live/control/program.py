@@ -20,7 +20,7 @@ from foresail.live.cache.cache import Cache
 from foresail.live.control.steering import LiveSteering
 from foresail.live.events import Events
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
-from foresail.live.reports import EventReport, JournalFile, counted, logged
+from foresail.live.reports import EventReport, JournalFile, candidate_reports, counted, logged
 from foresail.live.scheduler.metrics import Metrics
 from foresail.live.serving.health import Health, token_in
 from foresail.live.serving.server import ServerSettings, check_metrics, check_tls_files
@@ -82,6 +82,8 @@ class ControlProgram(Program):
             logged(),
             *([] if self._file is None else [self._file]),
         )
+        for hear in candidate_reports(self._file, dry_run=settings.dry_run):
+            self.journal.listen_to_candidates(hear)
         self._controllers = load_controllers(settings.controllers) | dict(controllers or {})
         self.telemetry = Sources(
             settings.telemetry,

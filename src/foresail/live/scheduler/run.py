@@ -19,7 +19,7 @@ from foresail.kube.api.connect import find_connection
 from foresail.kube.api.lease import LeaderSettings
 from foresail.live.cache.cache import Cache
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
-from foresail.live.reports import JournalFile, logged
+from foresail.live.reports import JournalFile, candidate_reports, logged
 from foresail.live.scheduler.learning import Lessons, warm_up
 from foresail.live.scheduler.reload import Reloader
 from foresail.live.scheduler.scheduler import LiveScheduler
@@ -100,7 +100,7 @@ class SchedulerProgram(Program):
     ) -> None:
         """`controllers` are objects of the caller's, beside those that the settings name."""
         self.settings = settings
-        self._controllers = load_controllers(settings.controllers) | dict(controllers or {})
+        self.controllers = load_controllers(settings.controllers) | dict(controllers or {})
         self._file = None if settings.journal is None else JournalFile(settings.journal)
         self.live = LiveScheduler(
             api,
@@ -112,7 +112,7 @@ class SchedulerProgram(Program):
                 logged(in_full=settings.log_in_full or settings.dry_run),
                 *([] if self._file is None else [self._file]),
             ],
-            controllers=self._controllers,
+            controllers=self.controllers,
             dry_run=settings.dry_run,
             telemetry=settings.telemetry,
             server=settings.server,
@@ -124,6 +124,8 @@ class SchedulerProgram(Program):
             server=settings.server,
             lease=settings.lease if settings.leader_elect and not settings.dry_run else None,
         )
+        for hear in candidate_reports(self._file, dry_run=settings.dry_run):
+            self.live.journal.listen_to_candidates(hear)
         self.live.cluster.may_bind = self.may_act
         self.live.steering.may_act = self.may_act
         self.lessons = lessons_for(self.live.cache, settings)
@@ -162,9 +164,9 @@ class SchedulerProgram(Program):
     def known(self) -> None:
         cache = self.cache
         self.announce(f"{cache.table.count} nodes, {len(cache.pods)} pods, {len(cache.who_waits)} of them wait for us")
-        if self._controllers:
+        if self.controllers:
             ours = self.settings.scheduler_name
-            self.announce(f"controllers of the pods of {ours}: {in_words(self._controllers)}")
+            self.announce(f"controllers of the pods of {ours}: {in_words(self.controllers)}")
         self.lessons.teach(self.live.core.profile)
         warm_up(cache.table, self.live.core.profile)
 

@@ -15,12 +15,13 @@ import numpy as np
 from foresail.core.control import Controller
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, Questions
-from foresail.core.journal import Listener, Record
+from foresail.core.journal import Considered, Listener, Record
 from foresail.core.profile import Profile
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Workload
 from foresail.core.table import NodeTable
 from foresail.errors import InputError
+from foresail.results.candidates import candidate_tables
 from foresail.results.job_samples import JobSamples
 from foresail.results.result import RunResult
 from foresail.results.tables import journal_columns
@@ -130,7 +131,8 @@ class _ClockRun:
         self._until_s = math.inf if settings.until_s is None else settings.until_s
         self._pins = pins
         self._records: list[Record] = []
-        self._controllers = tuple(controllers or ())
+        self._controllers = dict(controllers or {})
+        self._considered: list[Considered] = []
         possible_on = faults.uncordoned(nodes)
         self._engine = Engine(
             workload,
@@ -154,6 +156,8 @@ class _ClockRun:
             pulled_image_bytes=settings.pulled_image_mib * _MIB_BYTES,
             report_error=_report_errors(settings, seed, len(workload)),
         )
+        if controllers:
+            self._engine.journal.listen_to_candidates(self._considered.append)
         first_s = float(workload.arrival_s.min()) if len(workload) else 0.0
         start_s = min(first_s, self._until_s)
         work = self._engine.work
@@ -224,11 +228,12 @@ class _ClockRun:
                 "nodes": node_columns(table, busy_milli=engine.work.busy_milli()),
                 "pods": pods,
                 **({"journal": journal_columns(self._records)} if self._controllers else {}),
+                **candidate_tables(self._considered, list(self._controllers.values())),
                 **({"jobs": self._jobs.columns()} if self._jobs is not None else {}),
             },
             summary=summary,
             profile=self._profile.description,
-            controllers=self._controllers,
+            controllers=tuple(self._controllers),
         )
 
 
