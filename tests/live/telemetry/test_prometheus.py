@@ -103,6 +103,13 @@ def test_a_container_that_restarted_counts_for_both(one, server):
     assert book.reading(UID, CPU_USED_S) == pytest.approx(7.5)
 
 
+def test_a_container_that_two_endpoints_or_two_scrapers_tell_of_counts_once(one, server):
+    resource = {"metric": {"namespace": "team", "pod": "p", "container": "main"}, "values": [[NOW_S, "5.25"]]}
+    both = success(resource, series(5.0), series(4.5, replica="b"))
+    assert ask(one, server, Prom(), both)[0].reading(UID, CPU_USED_S) == 5.0
+    assert ask(one, server, Prom(), success(resource, resource))[0].reading(UID, CPU_USED_S) == 5.25
+
+
 def test_its_token_is_read_from_a_file_each_time(one, server, tmp_path: Path):
     file, told = tmp_path / "token", Prom()
     file.write_text("first\n")

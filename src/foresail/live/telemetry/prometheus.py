@@ -1,9 +1,9 @@
-"""The CPU that pods use, from a Prometheus that scrapes kubelets' cAdvisor metrics."""
+"""The CPU that pods use, from a Prometheus that scrapes kubelets: their `/metrics/cadvisor` or `/metrics/resource`."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,17 +44,14 @@ class PrometheusCpu:
 
     async def look(self, book: CpuBook) -> int:
         ours = {pod.full_name: pod for pod in self._jobs.pods()}
-        parts: dict[str, dict[str, float]] = {}
-        at: dict[str, float] = {}
+        found: dict[str, list[tuple[dict[str, str], float, float]]] = {}
         for labels, used_s, at_s in series_in(await self._ask(query(pod.namespace for pod in ours.values()))):
             pod = ours.get(f"{labels.get('namespace')}/{labels.get('pod')}")
             if pod is not None and is_of(labels, at_s, pod):
-                series = " ".join(labels.get(name, "") for name in ("container", "id", "name"))
-                parts.setdefault(pod.uid, {})[series] = used_s
-                at[pod.uid] = max(at_s, at.get(pod.uid, 0.0))
-        for uid, counters in parts.items():
-            book.counted(self.name, uid, counters, at[uid])
-        return len(parts)
+                found.setdefault(pod.uid, []).append((labels, used_s, at_s))
+        for uid, series in found.items():
+            book.counted(self.name, uid, counters_of(series), max(at_s for _, _, at_s in series))
+        return len(found)
 
     async def _ask(self, asked: str) -> Any:
         headers = {}
@@ -96,6 +93,16 @@ def series_in(data: Any) -> Iterator[tuple[dict[str, str], float, float]]:
             yield dict(one["metric"]), float(used_s), float(at_s)
         except (KeyError, TypeError, ValueError, IndexError):
             continue
+
+
+def counters_of(series: Sequence[tuple[dict[str, str], float, float]]) -> dict[str, float]:
+    """The counter of each container of a pod. Two endpoints of a kubelet, or two that scrape it, may tell of one."""
+    by_group = [one for one in series if one[0].get("id")]
+    counters: dict[str, float] = {}
+    for labels, used_s, _ in by_group or series:
+        container = " ".join(labels.get(name, "") for name in ("container", "id", "name"))
+        counters[container] = max(used_s, counters.get(container, 0.0))
+    return counters
 
 
 def is_of(labels: dict[str, str], at_s: float, pod: CachedPod) -> bool:

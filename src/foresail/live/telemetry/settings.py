@@ -18,7 +18,7 @@ class TelemetrySettings:
     """Read the CPU that pods use from here alone: metrics-api, kubelet or prometheus; given several times, from the
     first of them that works."""
     prometheus: str = setting("", metavar="URL")
-    """A Prometheus that scrapes cAdvisor's metrics from kubelets, to read the CPU that pods use from."""
+    """A Prometheus that scrapes kubelets (/metrics/cadvisor or /metrics/resource), to read the CPU that pods use."""
     prometheus_token_file: str | None = setting(None, is_file=True)
     """File with the token that this Prometheus wants to see."""
     cpu_every_s: float = 15.0
