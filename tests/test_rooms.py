@@ -118,6 +118,17 @@ def test_no_class_name_stands_for_two_things():
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
+def test_of_what_runs_inside_pods_trainers_alone_know_numpy():
+    room = SOURCE / "foresail/workloads"
+    more = {
+        (path.name, module)
+        for path in files_below(room)
+        for module in imports(path)
+        if path.parent.name != "trainers" and is_within(module, "numpy")
+    }
+    assert more == set()
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(SOURCE)))
 def test_every_folder_says_in_a_sentence_what_it_may_know(folder):
     if folder.name == "foresail":
