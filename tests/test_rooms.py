@@ -26,12 +26,13 @@ ALWAYS = ("foresail.errors", "foresail.formats", "foresail.logs", "foresail.atom
 
 MAY_KNOW = {
     "foresail.plugins": (),
-    "foresail.controllers": ("foresail.core", "foresail.plugins"),
+    "foresail.controllers": ("foresail.core", "foresail.plugins", "foresail.forecast"),
+    "foresail.forecast": (),
     "foresail.kube.objects": ("foresail.core",),
     "foresail.live.serving": (),
     "foresail.policies": ("foresail.core", "foresail.plugins"),
     "foresail.report": ("foresail.results",),
-    "foresail.sim.work": ("foresail.core", "foresail.sim.agenda"),
+    "foresail.sim.work": ("foresail.core", "foresail.sim.agenda", "foresail.forecast"),
     "foresail.traces.check": ("foresail.core",),
     "foresail.traces.generate": ("foresail.core",),
     "foresail.traces.training": ("foresail.core", "foresail.settings"),

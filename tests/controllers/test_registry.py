@@ -34,10 +34,16 @@ def test_every_name_builds_a_fresh_controller_that_explains_itself_and_can_have_
     ControlLoop({name: controller(name)}, clock, Journal(clock))
 
 
+COUNT = len(CONTROLLERS)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("equal-share", 'no controller "equal-share"; did you mean "equal-shares"? (foresail controllers lists all 1)'),
+        (
+            "equal-share",
+            f'no controller "equal-share"; did you mean "equal-shares"? (foresail controllers lists all {COUNT})',
+        ),
         (
             "equal-shares:every=5",
             'equal-shares has no option "every"; did you mean "every_s"? it has every_s, namespace',
@@ -87,7 +93,7 @@ def test_controllers_of_other_packages_are_found_by_name_with_their_options_conv
         "give the entry point another name"
     )
     assert [(entry.name, entry.kind, entry.origin, entry.error) for entry in REGISTRY.registered()] == [
-        ("equal-shares", "controller", "built-in", ""),
+        *((name, "controller", "built-in", "") for name in CONTROLLERS),
         ("odd", "", "tidy-pack 1.0", "tidy_pack:Scores has no act()"),
         ("tidy", "controller", "tidy-pack 1.0", ""),
     ]

@@ -13,7 +13,10 @@ from foresail.plugins.naming import parse_named, written
 from foresail.plugins.registry import PluginKind, Registry
 
 CONTROLLERS = {
+    "balance": "foresail.controllers.balance:Balance",
     "equal-shares": "foresail.controllers.equal_shares:EqualShares",
+    "gain": "foresail.controllers.gain:Gain",
+    "migrate": "foresail.controllers.migrate:Migrate",
 }
 
 REGISTRY = Registry(

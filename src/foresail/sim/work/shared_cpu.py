@@ -6,7 +6,6 @@ When somebody starts, leaves or is resized, the pods of that node alone are time
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,32 +14,13 @@ from foresail.core.columns import CPU
 from foresail.core.kubernetes import UNSTATED_CPU_MILLI
 from foresail.core.spec import Workload
 from foresail.core.table import NodeTable
+from foresail.forecast.sharing import share
 from foresail.sim.agenda import RESUME, Agenda
 from foresail.sim.work.targets import target_fractions
 from foresail.sim.work.work import Floats, Interruptions
 
 LEAST_WEIGHT = 2.0
 """Weight of a pod that requests nothing, as the kubelet gives it, next to 1000 for a request of one CPU."""
-
-
-def share(capacity: float, weights: Sequence[float], limits: Sequence[float]) -> list[float]:
-    """Divide a capacity by weight, nobody above its limit; what those leave goes to the others by weight."""
-    if math.fsum(limits) <= capacity:
-        return list(limits)
-    grants = [0.0] * len(weights)
-    left, weight_left = capacity, math.fsum(weights)
-    by_level = sorted(range(len(weights)), key=lambda at: limits[at] / weights[at])
-    for place, at in enumerate(by_level):
-        level = left / weight_left
-        if limits[at] > weights[at] * level:
-            # All that follow have more limit for their weight: one level for all, so that equals get equal shares.
-            for other in by_level[place:]:
-                grants[other] = weights[other] * level
-            break
-        grants[at] = limits[at]
-        left = max(0.0, left - limits[at])
-        weight_left -= weights[at]
-    return grants
 
 
 class SharedCpu:
