@@ -15,6 +15,7 @@ from foresail.plugins.registry import PluginKind, Registry
 CONTROLLERS = {
     "balance": "foresail.controllers.balance:Balance",
     "equal-shares": "foresail.controllers.equal_shares:EqualShares",
+    "focus": "foresail.controllers.focus:Focus",
     "gain": "foresail.controllers.gain:Gain",
     "migrate": "foresail.controllers.migrate:Migrate",
 }

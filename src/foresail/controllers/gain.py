@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
 
-from foresail.controllers.moving import Room, jobs_by_node, may_be_moved
-from foresail.core.columns import CPU
-from foresail.core.control import CPU_USED_S, STEPS_DONE, STEPS_TOTAL, Action, Candidate, Move, RunningPod, View
-from foresail.forecast.remaining import Forecasts
+from foresail.controllers.moving import Room
+from foresail.controllers.outlook import JobOutlook, Outlook
+from foresail.core.control import Action, Candidate, Move, View
 from foresail.forecast.sharing import fair_ends_s
 
 _ROUNDING = 1e-9
-
-
-class _Job(NamedTuple):
-    """A job as a forecast sees it."""
-
-    one: RunningPod
-    left_cpu_s: float
-    limit: float
-    """CPUs that it can use at most."""
 
 
 class Gain:
@@ -56,7 +45,7 @@ class Gain:
             raise ValueError(f"moves_a_round is {moves_a_round}; it is 1 or more")
         self.every_s = every_s
         self._cost_s, self._ratio, self._moves_a_round, self._rest_s = move_cost_s, ratio, moves_a_round, rest_s
-        self._forecasts = Forecasts()
+        self._outlook = Outlook()
         self._moved_s: dict[Hashable, float] = {}
         self._considered: list[Candidate] = []
 
@@ -66,9 +55,7 @@ class Gain:
     def act(self, view: View) -> list[Action]:
         self._considered = []
         self._moved_s = {job: at_s for job, at_s in self._moved_s.items() if view.now_s - at_s < self._rest_s}
-        table = view.table
-        jobs = {node: list(self._jobs(view, on)) for node, on in jobs_by_node(view, self._seen(view)).items()}
-        cpus = {node: float(table.allocatable[table.row_of[node], CPU]) / 1000 for node in jobs}
+        jobs, cpus = self._outlook.look(view)
         ends_s = {node: _ends_s(cpus[node], on) for node, on in jobs.items()}
         room = Room(view)
         moves: list[Action] = []
@@ -83,48 +70,30 @@ class Gain:
             self._moved_s[job.one.job] = view.now_s
             room.take(job.one.pod, target)
             jobs[source].remove(job)
-            jobs[target].append(job._replace(left_cpu_s=job.left_cpu_s + job.limit * self._cost_s))
+            jobs[target].append(job.after_standing_still(self._cost_s))
             for node in (source, target):
                 ends_s[node] = _ends_s(cpus[node], jobs[node])
         return moves
 
-    def _seen(self, view: View) -> list[RunningPod]:
-        """Running pods, after their readings have been taken in."""
-        read = view.telemetry.reading
-        for uid, one in view.running.items():
-            self._forecasts.observe(one.job, uid, read(uid, CPU_USED_S), read(uid, STEPS_DONE), read(uid, STEPS_TOTAL))
-        self._forecasts.keep(one.job for one in view.running.values())
-        return list(view.running.values())
-
-    def _jobs(self, view: View, on: Iterable[RunningPod]) -> Iterable[_Job]:
-        for one in on:
-            left = self._forecasts.forecast(one.job)
-            if left is not None:
-                whole = float(view.table.allocatable[view.table.row_of[one.node], CPU]) / 1000
-                limit = min(one.cpu_limit_milli / 1000 or math.inf, whole)
-                yield _Job(one, left.cpu_s, limit)
-
     def _best(
         self,
-        jobs: dict[str, list[_Job]],
+        jobs: dict[str, list[JobOutlook]],
         cpus: dict[str, float],
         ends_s: dict[str, list[float]],
         room: Room,
-    ) -> tuple[_Job, str, str, float] | None:
-        best: tuple[_Job, str, str, float] | None = None
+    ) -> tuple[JobOutlook, str, str, float] | None:
+        best: tuple[JobOutlook, str, str, float] | None = None
         for source, on in jobs.items():
             if math.fsum(job.limit for job in on) <= cpus[source]:
                 continue  # everybody has all that it can use
             for at, job in enumerate(on):
-                if not may_be_moved(job.one) or job.one.job in self._moved_s:
+                if job.one.job in self._moved_s:
                     continue
                 rest = _ends_s(cpus[source], [other for other in on if other is not job])
                 for target, there in jobs.items():
                     if target == source or not room.takes(job.one.pod, target):
                         continue
-                    # It stands still first: as if it had so much more to do, at its full speed.
-                    late = job._replace(left_cpu_s=job.left_cpu_s + job.limit * self._cost_s)
-                    after = _ends_s(cpus[target], [*there, late])
+                    after = _ends_s(cpus[target], [*there, job.after_standing_still(self._cost_s)])
                     saved_s = math.fsum((*ends_s[source], *ends_s[target])) - math.fsum((*rest, *after))
                     worth = saved_s > self._ratio * self._cost_s and after[-1] <= ends_s[source][at]
                     # Of equals the first: what differs by rounding alone must not decide.
@@ -133,6 +102,6 @@ class Gain:
         return best
 
 
-def _ends_s(cpus: float, jobs: Sequence[_Job]) -> list[float]:
+def _ends_s(cpus: float, jobs: Sequence[JobOutlook]) -> list[float]:
     weights = [max(float(job.one.cpu_milli), 2.0) for job in jobs]
     return fair_ends_s(cpus, [job.left_cpu_s for job in jobs], weights, [job.limit for job in jobs])

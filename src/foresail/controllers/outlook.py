@@ -1,0 +1,51 @@
+"""What jobs have before them, by forecast, node by node: what controllers that look ahead go by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from foresail.controllers.moving import jobs_by_node, may_be_moved
+from foresail.core.columns import CPU
+from foresail.core.control import CPU_USED_S, STEPS_DONE, STEPS_TOTAL, RunningPod, View
+from foresail.forecast.remaining import Forecasts
+
+
+class JobOutlook(NamedTuple):
+    """A running job and what it has before it."""
+
+    one: RunningPod
+    left_cpu_s: float
+    limit: float
+    """CPUs that it can use at most."""
+    is_reported: bool
+    """Whether its own reports say what is left, and not what other jobs were like."""
+
+    def after_standing_still(self, for_s: float) -> JobOutlook:
+        """As if it had so much more to do, at its full speed."""
+        return self._replace(left_cpu_s=self.left_cpu_s + self.limit * for_s)
+
+
+class Outlook:
+    """Takes in what is read of running pods, and says what each job of a node has left."""
+
+    def __init__(self) -> None:
+        self.forecasts = Forecasts()
+
+    def look(self, view: View) -> tuple[dict[str, list[JobOutlook]], dict[str, float]]:
+        """The jobs on each node of which something is known and that controllers may touch, and the nodes' CPUs."""
+        read, running = view.telemetry.reading, view.running.values()
+        for uid, one in view.running.items():
+            self.forecasts.observe(one.job, uid, read(uid, CPU_USED_S), read(uid, STEPS_DONE), read(uid, STEPS_TOTAL))
+        self.forecasts.keep(one.job for one in running)
+        table = view.table
+        cpus = {name: float(table.allocatable[row, CPU]) / 1000 for name, row in table.row_of.items()}
+        return {node: list(self._known(on, cpus[node])) for node, on in jobs_by_node(view, running).items()}, cpus
+
+    def _known(self, on: list[RunningPod], cpus: float) -> Iterator[JobOutlook]:
+        for one in on:
+            left = self.forecasts.forecast(one.job)
+            limit = min(one.cpu_limit_milli / 1000 or math.inf, cpus)
+            if left is not None and limit > 0 and may_be_moved(one):
+                yield JobOutlook(one, left.cpu_s, limit, left.is_reported)
