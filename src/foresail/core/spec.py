@@ -206,3 +206,8 @@ class Workload:
 
     def spec(self, index: int) -> PodSpec:
         return self.specs[int(self.spec_of[index])]
+
+    @property
+    def extended(self) -> list[str]:
+        """The extended resources that pods request, by name."""
+        return sorted({name for spec in self.specs for name, _ in spec.extended})

@@ -36,6 +36,7 @@ class Meter:
         self._weight_sum = max(1, int(typical.weight.sum()))
         resources, devices = table.free.shape[1], table.gpu_free.shape[1]
         self._resources = table.resources
+        self._extended = workload.extended
         self._by_row = np.zeros((table.count, resources + CLASSES), dtype=np.int64)
         self._totals = np.zeros(resources + CLASSES, dtype=np.int64)
         """In use of each resource, then idle GPU milli by class × how often a request occurs."""
@@ -128,6 +129,10 @@ class Meter:
         }
         for at, name in enumerate(FRAGMENT_CLASSES):
             columns[name] = classes[:, at] / self._weight_sum
+        for name in self._extended:
+            known = name in self._resources  # not so where a pod that requests it was never looked at
+            column = log[:, self._resources.index(name)].copy() if known else np.zeros(len(log), dtype=np.int64)
+            columns[f"used:{name}"] = column
         return columns
 
 

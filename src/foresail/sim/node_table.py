@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,8 +11,13 @@ from foresail.core.table import CPU, GPU, MEMORY, NodeTable
 from foresail.results.tables import Column
 
 
-def node_columns(table: NodeTable, *, busy_milli: npt.NDArray[np.float64] | None = None) -> dict[str, Column]:
-    """One row a node, in name order. `busy_milli`: the CPU that pods of each row use, where that is known."""
+def node_columns(
+    table: NodeTable, extended: Iterable[str] = (), *, busy_milli: npt.NDArray[np.float64] | None = None
+) -> dict[str, Column]:
+    """One row a node, in name order. `extended` are the resources that have columns of their own; `busy_milli` is the
+    CPU that pods of each row use, where that is known.
+    """
+    resources = [table.all.resource(name) for name in extended]
     order = sorted(range(table.count), key=table.names.__getitem__)
     rows = np.array(order, dtype=np.int64)
     devices = [table.gpu_free[row, : table.gpu_count[row]].tolist() for row in order]
@@ -26,4 +33,6 @@ def node_columns(table: NodeTable, *, busy_milli: npt.NDArray[np.float64] | None
         "gpu_free_milli_by_device": ["-".join(map(str, free)) for free in devices],
         "pods": table.pod_count[rows],
         **({} if busy_milli is None else {"cpu_busy_milli": busy_milli[rows]}),
+        **{f"has:{resource.name}": resource.allocatable[rows] for resource in resources},
+        **{f"free:{resource.name}": resource.free[rows] for resource in resources},
     }

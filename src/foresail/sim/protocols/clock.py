@@ -124,7 +124,7 @@ class _ClockRun:
         workload = _checked(trace.workload, settings.arrival_scale)
         # In name order, so that ties, which go to the lowest row, do not depend on how the node list is sorted.
         nodes = sorted(trace.nodes, key=lambda node: node.name)
-        table = NodeTable(nodes, extended=[name for spec in workload.specs for name, _ in spec.extended])
+        table = NodeTable(nodes, extended=workload.extended)
         volumes = look_after_volumes(table, trace.objects)
         profile.seed(seed)
         profile.learn(workload, table.all)
@@ -225,7 +225,7 @@ class _ClockRun:
             tables={
                 "placements": placement_columns(workload, ledger, table.names),
                 "timeline": self._timeline.columns(),
-                "nodes": node_columns(table, busy_milli=engine.work.busy_milli()),
+                "nodes": node_columns(table, workload.extended, busy_milli=engine.work.busy_milli()),
                 "pods": pods,
                 **({"journal": journal_columns(self._records)} if self._controllers else {}),
                 **candidate_tables(self._considered, list(self._controllers.values())),

@@ -21,7 +21,7 @@ from foresail.core.preemption import Preemption
 from foresail.core.profile import Profile
 from foresail.core.queue import Queue
 from foresail.core.scheduler import Scheduler
-from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, PodSpec, Workload
+from foresail.core.spec import WHOLE_GPU_MILLI, Gang, NodeSpec, Workload
 from foresail.core.table import NodeTable
 from foresail.errors import InputError, PolicyError
 from foresail.results.result import RunResult
@@ -124,7 +124,7 @@ class _OpenbRun:
         self._trace, self._profile, self._load, self._seed = trace, profile, load, seed
         arriving = arrivals(trace, load=load, seed=seed)
         self._workload = workload = arriving.workload
-        self._table = table = NodeTable(arriving.nodes, rank=arriving.rank, extended=_extended(workload.specs))
+        self._table = table = NodeTable(arriving.nodes, rank=arriving.rank, extended=workload.extended)
         look_after_volumes(table, trace.objects)
         profile.seed(seed)
         profile.learn(workload, table.all)
@@ -190,16 +190,12 @@ class _OpenbRun:
                     "time_s": timeline["time_s"],
                 },
                 "timeline": timeline,
-                "nodes": node_columns(table),
+                "nodes": node_columns(table, self._workload.extended),
                 "by_load": by_load,
             },
             summary=_summary(timeline, by_load, total_gpus, self._reasons),
             profile=self._profile.description,
         )
-
-
-def _extended(specs: list[PodSpec]) -> list[str]:
-    return [name for spec in specs for name, _ in spec.extended]
 
 
 def measure_by_load(timeline: dict[str, Column], total_gpus: int, *, most_pct: int) -> dict[str, Column]:

@@ -124,6 +124,7 @@ class Measured:
         """`expected` are the pods by which fragmentation is measured."""
         self._table = table
         self._meter = Meter(table, expected, 2)
+        self._extended = expected.extended
         self._meter.record()
         self._running = int(table.pod_count.sum())
 
@@ -177,7 +178,7 @@ class Measured:
                     "failed": np.zeros(2, dtype=np.int64),
                     "finished": np.zeros(2, dtype=np.int64),
                 },
-                "nodes": node_columns(self._table),
+                "nodes": node_columns(self._table, self._extended),
                 "pods": pods,
             },
             summary={"pods": count, "fit": sum(placed), "reasons": dict(sorted(reasons.items()))},
