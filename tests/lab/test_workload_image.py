@@ -7,14 +7,18 @@ import shutil
 import stat
 import subprocess
 import tarfile
+from pathlib import Path
 
 import pytest
 
+import foresail
 from foresail.errors import OptionError
 from foresail.lab import LabSettings, workload_image
 from foresail.lab.errors import LabError
 from foresail.lab.workload_image import LayerWriter, left_out, merged, unneeded
 
+SOURCE = Path(foresail.__file__).parent
+OUR_PLACE = "usr/lib/python3/dist-packages/foresail"
 needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="there is no dpkg-deb")
 
 
@@ -89,6 +93,7 @@ def test_packages_become_one_tree_without_papers_and_are_fetched_once(cache):
     name, found = layer_of(made)
     folders = {path for path, content in found.items() if content == ""}
     assert name == workload_image.WORKLOAD_IMAGE
+    ours = {path: found.pop(path) for path in list(found) if "/dist-packages/foresail/" in path}
     assert {path: content for path, content in found.items() if path not in folders} == {
         "bin": "-> usr/bin",
         "lib": "-> usr/lib",
@@ -100,6 +105,10 @@ def test_packages_become_one_tree_without_papers_and_are_fetched_once(cache):
         "etc/group": "root:x:0:\nnogroup:x:65534:\n",
     }
     assert {"dev", "proc", "sys", "tmp", "usr/lib"} <= folders
+    assert ours == {path: content.decode() for path, content in workload_image.our_files().items()}
+    assert f"{OUR_PLACE}/workloads/trainers/__main__.py" in ours
+    assert ours[f"{OUR_PLACE}/workloads/report.py"] == (SOURCE / "workloads/report.py").read_text()
+    assert {path.removeprefix(f"{OUR_PLACE}/").partition("/")[0] for path in ours} == {"__init__.py", "workloads"}
     assert workload_image.packages_file().read_text() == "dash_1_all.deb\nlibblas3_1_all.deb\n"
     assert sorted(path.name for path in made.parent.iterdir()) == [workload_image.packages_file().name, made.name]
 

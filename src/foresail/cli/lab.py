@@ -69,9 +69,9 @@ def build(
 def image(
     *, renew: Annotated[bool, typer.Option("--renew", help="Make it anew, of the packages there are now.")] = False
 ) -> None:
-    """Make an image with Python, numpy, stress-ng and iperf3 of Debian packages, once.
+    """Make an image with Python, numpy, stress-ng and iperf3 of Debian packages, and our trainers, once.
 
-    Pods of a lab that is up with --workload-image use it as localhost/foresail/workload:1, imagePullPolicy: Never.
+    Pods of a lab that is up with --workload-image use it as localhost/foresail/workload:2, imagePullPolicy: Never.
     Takes some seconds and no root; it is kept between labs.
 
     For example:

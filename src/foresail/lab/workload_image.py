@@ -1,4 +1,5 @@
-"""An image for workloads that measure: Python with numpy, stress-ng and iperf3, made of Debian packages.
+"""An image for workloads that train and measure: Python with numpy, stress-ng and iperf3, of Debian packages, and the
+room `foresail.workloads`.
 
 The packages are unpacked into one layer and none of their scripts is run, so neither root nor Docker is needed, and the
 same packages give the same bytes. It is made once and kept beside the compiled programs.
@@ -7,6 +8,7 @@ same packages give the same bytes. It is made once and kept beside the compiled 
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import io
 import os
 import platform
@@ -20,13 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from foresail import workloads
 from foresail.atomic import replacing
 from foresail.lab import images
 from foresail.lab.components import cache_folder
 from foresail.lab.errors import LabError
 from foresail.lab.state import locked
 
-VERSION = 1
+VERSION = 2
 """Of the recipe below: another one makes another image."""
 WORKLOAD_IMAGE = f"localhost/foresail/workload:{VERSION}"
 """Pods name it with imagePullPolicy: Never."""
@@ -52,6 +55,8 @@ _GROUPS = "root:x:0:\nnogroup:x:65534:\n"
 _EMPTY = ("dev", "proc", "sys", "run", "root", "tmp", "var/tmp")
 _URI = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+)")
 
+_OUR_PLACE = "usr/lib/python3/dist-packages/foresail"
+
 Show = Callable[[str, int, int], None]
 """Told what is going on, how much of it is done and how much there is."""
 
@@ -70,7 +75,19 @@ class Package:
 
 def archive() -> Path:
     """Where the image is kept between labs, as an OCI archive."""
-    return cache_folder() / "images" / f"workload-{VERSION}-{images.architecture()}.tar"
+    ours = hashlib.sha256()
+    for name, content in our_files().items():
+        ours.update(f"{name}\0{len(content)}\0".encode() + content)
+    return cache_folder() / "images" / f"workload-{VERSION}-{ours.hexdigest()[:12]}-{images.architecture()}.tar"
+
+
+def our_files() -> dict[str, bytes]:
+    """Path in the image to content: what of Foresail runs inside pods, and nothing else of it."""
+    folder = Path(workloads.__file__).parent
+    found = {f"{_OUR_PLACE}/__init__.py": b""}
+    for path in sorted(folder.rglob("*.py")):
+        found[f"{_OUR_PLACE}/workloads/{path.relative_to(folder)}"] = path.read_bytes()
+    return found
 
 
 def packages_file() -> Path:
@@ -108,6 +125,10 @@ def _make(path: Path, folder: Path, show: Show) -> None:
         for done, deb in enumerate(downloaded):
             show("unpacking", done, len(downloaded))
             _copy_files(deb, packing)
+        for name, content in our_files().items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o644
+            packing.add(entry, io.BytesIO(content))
         packing.finish()
     show("writing the image", 0, 0)
     command = images.Image(WORKLOAD_IMAGE, ("/bin/sh",), "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin")
