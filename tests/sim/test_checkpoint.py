@@ -1,4 +1,6 @@
+import importlib
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -232,3 +234,54 @@ def test_a_checkpoint_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match="the checkpoint cannot be written"):
         go(make_trace(pods=5), load_profile("fgd"), checkpoint=Checkpoint(tmp_path / "file" / "c"))
+
+
+POLICY = """
+class Own:
+    row_wise = True
+
+    def __init__(self, reads=()):
+        self.reads = reads
+
+    def score(self, _pod, nodes):
+        return {sign}nodes.free[:, 0]
+"""
+CONTROLLER = """
+class Own:
+    every_s = 100.0
+
+    def act(self, _view):
+        return []  # {sign}
+"""
+
+
+@pytest.mark.parametrize("what", ["policy", "controller"])
+def test_an_edited_plugin_does_not_go_on_where_another_stopped(packages, what):
+    """It would get the other's decisions from the file, and its results would be neither's."""
+    trace, path = make_trace(pods=60), packages / "c"
+
+    def go_on(sign: str) -> None:
+        text = POLICY if what == "policy" else CONTROLLER
+        (packages / "own_plugin.py").write_text(text.replace("{sign}", sign))
+        sys.modules.pop("own_plugin", None)
+        importlib.invalidate_caches()
+        own = importlib.import_module("own_plugin").Own()
+        profile = make_profile(own) if what == "policy" else load_profile("fgd")
+        controllers = {"own": own} if what == "controller" else None
+        run_clock(trace, profile, checkpoint=Checkpoint(path), controllers=controllers)
+
+    go_on("+1 * ")
+    go_on("+1 * ")
+    with pytest.raises(ResultsError, match=r"another run; what differs: source of plug-ins\. Go back"):
+        go_on("-1 * ")
+
+
+def test_a_file_that_a_plugin_reads_is_a_part_of_the_run(packages):
+    (packages / "own_reader.py").write_text(POLICY.replace("{sign}", ""))
+    own, model = importlib.import_module("own_reader").Own, packages / "model.npz"
+    trace, path = make_trace(pods=60), packages / "c"
+    model.write_bytes(b"one")
+    run_clock(trace, make_profile(own(reads=model)), checkpoint=Checkpoint(path))
+    model.write_bytes(b"two")
+    with pytest.raises(ResultsError, match=r"another run; what differs: files that plug-ins read\. Go back"):
+        run_clock(trace, make_profile(own(reads=model)), checkpoint=Checkpoint(path))

@@ -146,6 +146,11 @@ class Profile:
         """Filters, then scores."""
         return [*self.filters, *self.scores]
 
+    def all_plugins(self) -> list[Any]:
+        """The objects behind filters, scores, device rule and tie rule."""
+        plugins: list[Any] = [*(used.plugin for used in self.plugins), self.devices]
+        return plugins if self.tie is None else [*plugins, self.tie.plugin]
+
     @property
     def remembers_totals(self) -> bool:
         """Whether a node's total depends on that node alone, so that totals can be kept like scores."""
@@ -185,9 +190,6 @@ class Profile:
         self._each(Seeded, lambda plugin: plugin.seed(seed))
 
     def _each(self, kind: type[Any], call: Callable[[Any], None]) -> None:
-        plugins = [used.plugin for used in self.filters] + [used.plugin for used in self.scores] + [self.devices]
-        if self.tie is not None:
-            plugins.append(self.tie.plugin)
-        for plugin in dict.fromkeys(plugins):
+        for plugin in dict.fromkeys(self.all_plugins()):
             if isinstance(plugin, kind):
                 call(plugin)

@@ -6,12 +6,11 @@ along to other machines, and checked there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from foresail.controllers import load_controllers
-from foresail.core.profile import Profile
 from foresail.digest import sha256_of
 from foresail.experiments.pins import pins_file
 from foresail.experiments.request import RunRequest, WhatIfRequest
@@ -48,15 +47,7 @@ def input_files(request: RunRequest | WhatIfRequest) -> list[str]:
 def plugins_of(request: RunRequest | WhatIfRequest) -> list[Any]:
     """The plug-ins of a request: those of its profile, and its controllers."""
     controllers = () if isinstance(request, WhatIfRequest) else load_controllers(request.controllers).values()
-    return [*_plugins(load_profile(request.policy)), *controllers]
-
-
-def _plugins(profile: Profile) -> Iterator[Any]:
-    yield from (used.plugin for used in profile.filters)
-    yield from (used.plugin for used in profile.scores)
-    yield profile.devices
-    if profile.tie is not None:
-        yield profile.tie.plugin
+    return [*load_profile(request.policy).all_plugins(), *controllers]
 
 
 def read_by(plugins: Iterable[Any]) -> list[str]:

@@ -13,7 +13,7 @@ import json
 import os
 import zipfile
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,16 @@ import numpy as np
 from foresail import __version__
 from foresail.atomic import replacing
 from foresail.core.clock import Clock, WallClock
+from foresail.core.control import Controller
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.policy import Seeded, is_row_wise
 from foresail.core.profile import Profile
 from foresail.core.table import NodeTable
+from foresail.digest import sha256_of
 from foresail.errors import ResultsError
+from foresail.plugins.files import files_of, sources_of
 from foresail.sim.faults import Faults
 from foresail.traces.trace import Trace
 
@@ -163,9 +166,16 @@ class Checkpoint:
 
 
 def identity_of(
-    trace: Trace, profile: Profile, *, seed: int, settings: Mapping[str, object], faults: Faults | None
+    trace: Trace,
+    profile: Profile,
+    *,
+    seed: int,
+    settings: Mapping[str, object],
+    faults: Faults | None,
+    controllers: Iterable[Controller] = (),
 ) -> dict[str, str]:
     """What a run is made of, piece by piece, so that one that differs can be named."""
+    plugins = [*profile.all_plugins(), *controllers]
     workload = trace.workload
     columns = (
         workload.spec_of,
@@ -187,6 +197,8 @@ def identity_of(
         "nodes": _sha256(repr(trace.nodes)),
         "pods": pods.hexdigest(),
         "profile": _sha256(repr(_described(profile))),
+        "source of plug-ins": _of_files(path for plugin in plugins for path in sources_of(plugin)),
+        "files that plug-ins read": _of_files(path for plugin in plugins for path in files_of(plugin)),
         "seed": str(seed),
         "settings": json.dumps(settings, sort_keys=True, default=str),
         "faults": "none" if faults is None else _sha256(repr([fault[:3] for fault in faults.faults])),
@@ -227,6 +239,10 @@ def _check(path: Path, found: Mapping[str, str], wanted: Mapping[str, str]) -> N
 
 def _unreadable(path: Path, why: str) -> ResultsError:
     return ResultsError(f"{path}: cannot be read as a checkpoint ({why}); remove the file to start over")
+
+
+def _of_files(paths: Iterable[Path]) -> str:
+    return _sha256(repr([(path.name, sha256_of(path)) for path in paths]))
 
 
 def _sha256(text: str) -> str:

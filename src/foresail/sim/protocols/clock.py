@@ -81,7 +81,8 @@ def run_clock(
         **({"controllers": list(controllers)} if controllers else {}),
         **({"first_node": dict(first_node)} if first_node else {}),
     }
-    identity = identity_of(trace, profile, seed=seed, settings=conditions, faults=faults)
+    steering = (controllers or {}).values()
+    identity = identity_of(trace, profile, seed=seed, settings=conditions, faults=faults, controllers=steering)
     decide = checkpoint.begin(identity, profile, decide)
     run = _ClockRun(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers, pins)
     try:
