@@ -26,10 +26,16 @@ def test_the_shortest_gets_all_it_can_use_and_the_longest_what_it_cannot_do_with
     assert rates_for(4.0, [(100.0, 4.0), (400.0, 2.0)], 10.0) == [2.0, 2.0]
 
 
-@given(JOBS, st.floats(0.5, 16), st.floats(0.5, 60))
-def test_rates_keep_limits_and_leave_nothing_that_somebody_could_use(jobs, cpus, lasts_s):
+def test_with_a_margin_a_long_job_that_could_just_wait_does_not():
+    jobs = [(100.0, 4.0), (370.0, 3.2)]  # done at 117.5 s, of which the long one needs 115.6 s
+    assert rates_for(4.0, jobs, 1.0) == [4.0, 0.0]
+    assert rates_for(4.0, jobs, 1.0, margin=0.05) == pytest.approx([4 * 4 / 7.2, 4 * 3.2 / 7.2])
+
+
+@given(JOBS, st.floats(0.5, 16), st.floats(0.5, 60), st.floats(0, 0.9))
+def test_rates_keep_limits_and_leave_nothing_that_somebody_could_use(jobs, cpus, lasts_s, margin):
     jobs = [(left, min(limit, cpus)) for left, limit in jobs]
-    rates = rates_for(cpus, jobs, lasts_s)
+    rates = rates_for(cpus, jobs, lasts_s, margin=margin)
     assert all(-1e-9 <= rate <= limit + 1e-9 for rate, (_, limit) in zip(rates, jobs, strict=True))
     assert sum(rates) == pytest.approx(min(cpus, sum(limit for _, limit in jobs)), abs=1e-6)
 

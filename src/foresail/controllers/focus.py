@@ -28,8 +28,9 @@ class Focus:
     R is the work that a job has left by forecast, in CPU-seconds, l the most CPU it can use, C what its node has. The
     jobs of a node can all be done at T = max(ΣR / C, max R / l), not earlier.
 
-    Shares, every `every_s` = δ: what cannot wait until after δ, if all are to be done by T, is given now. The longest
-    jobs wait most: later = min(R, l · (T − δ)), as far as C · (T − δ) goes. The rest of the CPU goes to those with
+    Shares, every `every_s` = δ: what cannot wait until after δ, if all are to be done by T' = (1 − `margin`) · T, is
+    given now. Without a margin a job that is longer than it seems would begin too late. The longest jobs wait most:
+    later = min(R, l · (T' − δ)), as far as C · (T' − δ) goes. The rest of the CPU goes to those with
     least left, up to their limits. Shares become requests, which are weights where pods compete: what the jobs of a
     node request together stays what it was, nobody gets less than `floor` of an equal part, limits stay as they are,
     and changes of less than `dead_band` of a request are not made.
@@ -56,6 +57,7 @@ class Focus:
         makespan_weight: float = 10.0,
         floor: float = 0.02,
         dead_band: float = 0.25,
+        margin: float = 0.04,
         aim: str = COMPLETION,
     ) -> None:
         """Times in seconds: `every_s` between two rounds of shares, `move_every_s` between two rounds of moves,
@@ -66,8 +68,9 @@ class Focus:
         for name, value in (("move_cost_s", move_cost_s), ("rest_s", rest_s), ("dead_band", dead_band)):
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name} is {value}; it is 0 or more")
-        if not 0 <= floor < 1:
-            raise ValueError(f"floor is {floor}; it is a part of an equal share, below 1")
+        for name, value in (("floor", floor), ("margin", margin)):
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} is {value}; it is a part of 1, 0 or more and below 1")
         if aim not in (COMPLETION, ACCURACY_AIM):
             raise ValueError(f'aim is "{aim}"; it is {COMPLETION} or {ACCURACY_AIM}')
         self.every_s = every_s
@@ -75,7 +78,7 @@ class Focus:
         self._growth: dict[Hashable, Growth] = {}
         self._move_every_s, self._move_cost_s, self._moves_a_round = move_every_s, move_cost_s, moves_a_round
         self._rest_s, self._least_gain_s, self._makespan_weight = rest_s, least_gain_s, makespan_weight
-        self._floor, self._dead_band = floor, dead_band
+        self._floor, self._dead_band, self._margin = floor, dead_band, margin
         self._outlook = Outlook()
         self._moved_s: dict[Hashable, float] = {}
         self._next_moves_s = -math.inf
@@ -132,7 +135,8 @@ class Focus:
 
     def _rates(self, cpus: float, jobs: Sequence[JobOutlook]) -> list[float]:
         if not self._aims_at_accuracy:
-            return rates_for(cpus, [(job.left_cpu_s, job.limit) for job in jobs], self.every_s)
+            known = [(job.left_cpu_s, job.limit) for job in jobs]
+            return rates_for(cpus, known, self.every_s, margin=self._margin)
         to_target = [self._to_target_cpu_s(job) for job in jobs]
         order = sorted(range(len(jobs)), key=lambda at: (to_target[at], jobs[at].left_cpu_s))
         return in_order(cpus, order, [job.limit for job in jobs])
@@ -204,12 +208,13 @@ class Focus:
         return best
 
 
-def rates_for(cpus: float, jobs: Sequence[tuple[float, float]], lasts_s: float) -> list[float]:
+def rates_for(cpus: float, jobs: Sequence[tuple[float, float]], lasts_s: float, *, margin: float = 0.0) -> list[float]:
     """CPUs for each job, given as work left and limit, for the next while: as many as it needs for all to be done as
-    early as they can be, and beyond that the shortest first.
+    early as they can be, and beyond that the shortest first. With a `margin` they are to be done by that part of the
+    time earlier.
     """
     done_s = max([math.fsum(left for left, _ in jobs) / cpus, *(left / limit for left, limit in jobs)])
-    after_s = max(0.0, done_s - lasts_s)
+    after_s = max(0.0, (1 - margin) * done_s - lasts_s)
     later_cpu_s = cpus * after_s
     rates = [0.0] * len(jobs)
     for at in sorted(range(len(jobs)), key=lambda at: -jobs[at][0] / jobs[at][1]):
@@ -217,7 +222,10 @@ def rates_for(cpus: float, jobs: Sequence[tuple[float, float]], lasts_s: float) 
         later = min(left, limit * after_s, later_cpu_s)
         later_cpu_s -= later
         rates[at] = min(limit, (left - later) / lasts_s)
-    free = cpus - math.fsum(rates)
+    wanted = math.fsum(rates)
+    if wanted > cpus:  # the margin asks for more than there is: everybody waits a little
+        return [rate * cpus / wanted for rate in rates]
+    free = cpus - wanted
     for at in sorted(range(len(jobs)), key=lambda at: jobs[at][0]):
         more = min(jobs[at][1] - rates[at], free)
         if more > 0:
