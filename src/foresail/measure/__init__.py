@@ -1,0 +1,1 @@
+"""Profilers that run real work and write down what it takes. Knows traces and workloads."""
