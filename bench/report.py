@@ -36,6 +36,21 @@ def write_pages(figures: dict[str, Any], thresholds: dict[str, dict[str, Any]], 
         lines.append(f"| {name} | {value:.3g} | {_limit(limit)} | {reached} | {limit['what']} |")
     if "warm_run_median_s" in figures:
         lines += ["", f"The median of the 25 warm runs was {figures['warm_run_median_s']:.3g} s."]
+    if "shared_cpu_large_changes" in figures:
+        jobs, changes, each_us = (
+            [float(figures[f"shared_cpu_{name}"]) for name in names]
+            for names in (
+                ("small_finished", "large_finished"),
+                ("small_changes", "large_changes"),
+                ("event_us_50", "event_us_2000"),
+            )
+        )
+        lines += [
+            "",
+            f"All {jobs[0]:.0f} and {jobs[1]:,.0f} jobs that share CPU finished;",
+            f"{changes[0]:.0f} and {changes[1]:.0f} times one was moved or resized.",
+            f"An arrival or an end took {each_us[0]:.0f} µs on 50 nodes, {each_us[1]:.0f} µs on 2 000.",
+        ]
     if "million_pods_arrived" in figures:
         lines += [
             "",

@@ -188,6 +188,35 @@ def decisions(_scratch: Path) -> Figures:
     return figures
 
 
+def episode(scratch: Path) -> Figures:
+    """Decisions a second of one core, where a run is decided from outside: which nodes would do, and one of them."""
+    import numpy as np
+
+    from foresail.policies.profiles.load import load_profile
+    from foresail.sim.protocols.openb import openb_episode
+    from foresail.traces.trace import load
+
+    nodes, pods = default_files(scratch)
+    trace = load(nodes, pods)
+    rates = []
+    for _ in range(5):
+        stepped, decided = openb_episode(trace, load_profile("best-fit"), seed=42), 0
+        start_s = time.process_time()
+        while stepped.next() is not None:
+            feasible = stepped.feasible()
+            row = int(np.argmax(feasible))
+            stepped.answer(stepped.on(row) if feasible[row] else None)
+            decided += 1
+        rates.append(decided / (time.process_time() - start_s))
+    return {"episode_decisions_per_s": max(rates)}
+
+
+def shared_cpu(_scratch: Path) -> Figures:
+    import shared_cpu
+
+    return shared_cpu.shared_cpu()
+
+
 def start_up(_scratch: Path) -> Figures:
     def best_s(*words: str) -> float:
         return min(run_command(*words) for _ in range(15))
@@ -226,6 +255,8 @@ PARTS: dict[str, Callable[[Path], Figures]] = {
     "warm-run": warm_run,
     "cold-command": cold_command,
     "decisions": decisions,
+    "episode": episode,
+    "shared-cpu": shared_cpu,
     "expected-runs": expected_runs,
     "million-pods": million_pods,
     "throughput": throughput,
