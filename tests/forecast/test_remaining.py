@@ -85,3 +85,32 @@ def test_time_is_work_over_cpus():
     work.observe("pod", 30.0, 50, 100)
     assert work.forecast().time(2.0).s == pytest.approx(15.0)
     assert work.forecast().time(0.0).s == math.inf
+
+
+def after(*readings):
+    job = WorkLeft()
+    for reading in readings:
+        job.observe(*reading)
+    return job.forecast()
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        ("p", 100.0, None, None),
+        ("p", 100.0, math.nan, 100),
+        ("p", 100.0, 60, math.nan),
+        ("p", 100.0, 160, 100),
+        ("p", 100.0, -5, 100),
+        ("p", 100.0, 50, 0),
+        ("p", 100.0, 50, math.inf),
+        ("p", None, 70, 100),
+        ("p", math.nan, 70, 100),
+        ("p", -1.0, 70, 100),
+    ],
+)
+def test_readings_that_cannot_be_change_nothing(reading):
+    good = ("p", 100.0, 50, 100)
+    assert after(good, reading) == after(good)
+    assert after(reading, good) == after(good)
+    assert after(reading) is None

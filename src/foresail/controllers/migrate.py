@@ -18,7 +18,7 @@ class Migrate:
     converged, and g ≥ `threshold` progressing again. In a round, every `round_s`, the converged jobs that were never
     moved are looked at, those first that stand beside most progressing jobs, then where least CPU is free. The target
     is the node with fewest progressing jobs, then with most CPU free, that has room; a job moves only where there are
-    fewer than beside it now. Of every job that was looked at is told what became of it.
+    fewer than beside it now. Moves are told, and once for each time that it converges that a job was kept.
     """
 
     def __init__(
@@ -46,6 +46,8 @@ class Migrate:
         self._moves_a_round, self._moves_a_job = moves_a_round, moves_a_job
         self._growth: dict[Hashable, Growth] = {}
         self._moves: dict[Hashable, int] = {}
+        self._kept: set[Hashable] = set()
+        """Converged jobs of which it was told that they stay."""
         self._next_round_s = -math.inf
         self._considered: list[Candidate] = []
 
@@ -85,6 +87,7 @@ class Migrate:
             and one.node in growing
         ]
         converged.sort(key=lambda one: (-growing[one.node], room.free_cpu_milli(one.node)))
+        self._kept &= {one.job for one in converged}
         moves: list[Action] = []
         for one in converged:
             target = "" if len(moves) >= self._moves_a_round else self._target(one, growing, room)
@@ -96,7 +99,9 @@ class Migrate:
             else:
                 full = len(moves) >= self._moves_a_round
                 why = "this round has its moves" if full else "no node with room has fewer progressing jobs"
-            self._considered.append(Candidate(one.pod, target, why))
+            if target or one.job not in self._kept:
+                self._considered.append(Candidate(one.pod, target, why))
+                self._kept.add(one.job)
         return moves
 
     def _is(self, one: RunningPod, state: GrowthClass) -> bool:

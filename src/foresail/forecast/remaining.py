@@ -87,8 +87,8 @@ class WorkLeft:
         self._spend(pod, used_cpu_s)
         if not _is_amount(step) or not _is_amount(steps) or not _LEAST_PART * steps <= step <= steps or not steps:
             return
-        if used_cpu_s is None:
-            return
+        if not _is_amount(used_cpu_s):
+            return  # a step without the CPU that it took says nothing
         self._steps = steps
         if step != self._step:  # else it is the report that was seen before, be it an earlier pod's
             self._report(step)
