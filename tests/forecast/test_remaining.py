@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foresail.forecast.remaining import Forecasts, WorkLeft
@@ -57,6 +57,7 @@ def test_the_interval_holds_about_as_often_as_it_says():
     assert 0.8 <= hits / trials <= 1.0
 
 
+@example([("a", 1.0, 2.225073858507203e-309, 2.225073858507203e-309)])
 @given(st.lists(st.tuples(st.sampled_from("ab"), NUMBERS, NUMBERS, NUMBERS), max_size=30))
 def test_whatever_is_told_a_forecast_is_none_or_makes_sense(rows):
     forecasts = Forecasts()

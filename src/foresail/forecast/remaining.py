@@ -24,7 +24,7 @@ _DISAGREES = 1.5
 _SILENT = 3.0
 """A job that has used so many times the CPU of a report since its last one has stopped reporting."""
 _MOST_REMEMBERED = 256
-_MOST, _LEAST_PART = 1e15, 1e-9
+_MOST, _LEAST, _LEAST_PART = 1e15, 1e-6, 1e-9
 """What is said beyond this is nonsense, and would make numbers that no float holds."""
 
 
@@ -85,7 +85,7 @@ class WorkLeft:
         What cannot be (no number, less than nothing, more steps than there are) is taken as not said.
         """
         self._spend(pod, used_cpu_s)
-        if not _is_amount(step) or not _is_amount(steps) or not _LEAST_PART * steps <= step <= steps or not steps:
+        if not _is_amount(step) or not _is_amount(steps) or not _LEAST_PART * steps <= step <= steps or steps < _LEAST:
             return
         if not _is_amount(used_cpu_s):
             return  # a step without the CPU that it took says nothing
