@@ -30,7 +30,7 @@ MAY_KNOW = {
     "foresail.forecast": (),
     "foresail.kube.objects": ("foresail.core",),
     "foresail.live.serving": (),
-    "foresail.policies": ("foresail.core", "foresail.plugins"),
+    "foresail.policies": ("foresail.core", "foresail.plugins", "foresail.forecast"),
     "foresail.report": ("foresail.results",),
     "foresail.sim.work": ("foresail.core", "foresail.sim.agenda", "foresail.forecast"),
     "foresail.traces.check": ("foresail.core",),

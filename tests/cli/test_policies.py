@@ -51,5 +51,5 @@ def test_json_is_for_programs():
 
 
 def test_an_unknown_name_gets_a_hint():
-    with pytest.raises(OptionError, match=r'no policy "fdg"; did you mean "fgd"\? \(foresail policies lists all 39\)'):
+    with pytest.raises(OptionError, match=r'no policy "fdg"; did you mean "fgd"\? \(foresail policies lists all 40\)'):
         run("fdg")

@@ -116,7 +116,7 @@ def test_random_ties_are_the_random_policy():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("best-fitt", 'no policy "best-fitt"; did you mean "best-fit"? (foresail policies lists all 19)'),
+        ("best-fitt", 'no policy "best-fitt"; did you mean "best-fit"? (foresail policies lists all 20)'),
         ("", f'"" is no policy; {EXAMPLES}'),
         ("fgd+", f'"" is no policy; {EXAMPLES}'),
         (
@@ -152,7 +152,7 @@ MISTAKES = {
     ),
     f'devices = "best"\n{ONE_SCORE}': ("", 'devices: no device rule "best" (foresail policies lists all 3)'),
     f"devices = 3\n{ONE_SCORE}": ("", 'devices is 3; text is needed, such as devices = "least-sufficient"'),
-    f'tie = "lowest"\n{ONE_SCORE}': ("", 'tie: no policy "lowest" (foresail policies lists all 19)'),
+    f'tie = "lowest"\n{ONE_SCORE}': ("", 'tie: no policy "lowest" (foresail policies lists all 20)'),
     f'tie = "fgd:3"\n{ONE_SCORE}': ("", 'tie: "fgd:3" has a weight; only scores have weights'),
     'scores = "fgd"\n': ("", "scores is 'fgd'; write one [[scores]] table for each policy"),
     "[[scores]]\nweight = 1\n": ("", '[[scores]] number 1 has policy None; name one, such as policy = "fgd"'),

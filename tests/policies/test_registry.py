@@ -37,8 +37,8 @@ def test_every_name_builds_a_fresh_object_and_explains_itself(kind, name):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("best-fitt", {}, 'no policy "best-fitt"; did you mean "best-fit"? (foresail policies lists all 19)'),
-        ("zzz", {}, 'no policy "zzz" (foresail policies lists all 19)'),
+        ("best-fitt", {}, 'no policy "best-fitt"; did you mean "best-fit"? (foresail policies lists all 20)'),
+        ("zzz", {}, 'no policy "zzz" (foresail policies lists all 20)'),
         ("best-fit", {"levels": 1}, 'best-fit has no option "levels"; it has no options'),
         ("fgd", {"level": 1}, 'fgd has no option "level"; did you mean "levels"? it has levels, cover'),
         ("fgd", {"levels": "many"}, 'fgd: levels is "many"; allowed is a whole number'),
@@ -133,7 +133,7 @@ def test_policies_of_other_packages_are_found_by_name(packages):
     )
     assert entries["even"].kind == "filter"
     with pytest.raises(
-        OptionError, match=r'no policy "frist"; did you mean "first"\? \(foresail policies lists all 20\)'
+        OptionError, match=r'no policy "frist"; did you mean "first"\? \(foresail policies lists all 21\)'
     ):
         policy("frist")
 

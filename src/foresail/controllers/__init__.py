@@ -18,6 +18,7 @@ CONTROLLERS = {
     "focus": "foresail.controllers.focus:Focus",
     "gain": "foresail.controllers.gain:Gain",
     "migrate": "foresail.controllers.migrate:Migrate",
+    "watch-progress": "foresail.controllers.watch_progress:WatchProgress",
 }
 
 REGISTRY = Registry(
@@ -56,3 +57,12 @@ def load_controllers(named: Iterable[str]) -> dict[str, Any]:
             raise OptionError(f'the controller "{shown}" is given twice; once is enough')
         loaded[shown] = made
     return loaded
+
+
+def load_companions(named: Iterable[str], beside: Iterable[str] = ()) -> dict[str, Any]:
+    """Fresh controllers that the plug-ins of a profile rely on (`Profile.companions`).
+
+    One of a name that stands `beside` is left out: whoever gives it, with options of his own, means that one.
+    """
+    there = {text.partition(":")[0].strip() for text in beside}
+    return load_controllers(text for text in dict.fromkeys(named) if text.partition(":")[0].strip() not in there)

@@ -108,6 +108,18 @@ class Seeded(Protocol):
     def seed(self, seed: int) -> None: ...
 
 
+@runtime_checkable
+class Accompanied(Protocol):
+    """A plug-in that scores by side columns which a controller writes, and so brings that controller along.
+
+    Companions change no pods, have their turns before all other controllers, and are no part of what was asked for:
+    results do not name them. Where no controllers have turns, side columns hold what they were filled with.
+    """
+
+    companions: tuple[str, ...]
+    """Each as `NAME` or `NAME:key=value,…`."""
+
+
 def is_row_wise(plugin: Any) -> bool | None:
     """True or False where the plug-in says so, None where it says nothing and must be audited."""
     declared = getattr(plugin, "row_wise", None)

@@ -189,6 +189,11 @@ class Profile:
         self.lessons += 1
         self._each(Seeded, lambda plugin: plugin.seed(seed))
 
+    @property
+    def companions(self) -> tuple[str, ...]:
+        """The controllers that plug-ins rely on, as `NAME` or `NAME:key=value,…`; worlds give them turns."""
+        return tuple(dict.fromkeys(name for plugin in self.all_plugins() for name in getattr(plugin, "companions", ())))
+
     def _each(self, kind: type[Any], call: Callable[[Any], None]) -> None:
         for plugin in dict.fromkeys(self.all_plugins()):
             if isinstance(plugin, kind):

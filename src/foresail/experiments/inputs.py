@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from foresail.controllers import load_controllers
+from foresail.controllers import load_companions, load_controllers
 from foresail.digest import sha256_of
 from foresail.experiments.pins import pins_file
 from foresail.experiments.request import RunRequest, WhatIfRequest
@@ -46,8 +46,12 @@ def input_files(request: RunRequest | WhatIfRequest) -> list[str]:
 
 def plugins_of(request: RunRequest | WhatIfRequest) -> list[Any]:
     """The plug-ins of a request: those of its profile, and its controllers."""
-    controllers = () if isinstance(request, WhatIfRequest) else load_controllers(request.controllers).values()
-    return [*load_profile(request.policy).all_plugins(), *controllers]
+    profile = load_profile(request.policy)
+    if isinstance(request, WhatIfRequest):
+        return profile.all_plugins()
+    controllers = load_controllers(request.controllers)
+    companions = load_companions(profile.companions, beside=controllers)
+    return [*profile.all_plugins(), *companions.values(), *controllers.values()]
 
 
 def read_by(plugins: Iterable[Any]) -> list[str]:

@@ -25,6 +25,7 @@ POLICIES = {
     "least-allocated": "foresail.policies.plain.least_allocated:LeastAllocated",
     "most-allocated": "foresail.policies.plain.most_allocated:MostAllocated",
     "power": "foresail.policies.gpu_sharing.power:Power",
+    "progress": "foresail.policies.training.progress:ProgressPlacement",
     "rack-pack": "foresail.policies.racks.rack_pack:RackPack",
     "rack-spread": "foresail.policies.racks.rack_spread:RackSpread",
     "random": "foresail.policies.plain.random:Random",

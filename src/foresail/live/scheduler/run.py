@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foresail.controllers import in_words, load_controllers
+from foresail.controllers import in_words, load_companions, load_controllers
 from foresail.core.backoff import Backoff
 from foresail.core.clock import Clock
 from foresail.core.control import Controller
 from foresail.core.profile import Profile
+from foresail.errors import OptionError
 from foresail.kube.api.client import Client
 from foresail.kube.api.connect import find_connection
 from foresail.kube.api.lease import LeaderSettings
@@ -78,8 +79,8 @@ def profile_for(policy: str, seed: int = 42) -> Profile:
 
 def check_names(settings: RunSettings) -> None:
     """Policies and controllers that are not there are told before a cluster is asked for anything."""
-    profile_for(settings.policy, settings.seed)
-    load_controllers(settings.controllers)
+    profile = profile_for(settings.policy, settings.seed)
+    load_companions(profile.companions, beside=load_controllers(settings.controllers))
 
 
 def lessons_for(cache: Cache, settings: RunSettings) -> Lessons:
@@ -164,9 +165,10 @@ class SchedulerProgram(Program):
     def known(self) -> None:
         cache = self.cache
         self.announce(f"{cache.table.count} nodes, {len(cache.pods)} pods, {len(cache.who_waits)} of them wait for us")
-        if self.controllers:
+        controllers = self.live.companions | self.controllers
+        if controllers:
             ours = self.settings.scheduler_name
-            self.announce(f"controllers of the pods of {ours}: {in_words(self.controllers)}")
+            self.announce(f"controllers of the pods of {ours}: {in_words(controllers)}")
         self.lessons.teach(self.live.core.profile)
         warm_up(cache.table, self.live.core.profile)
 
@@ -201,6 +203,10 @@ class SchedulerProgram(Program):
         return Reloader(path, lambda: profile_for(policy, self.settings.seed), self._use, self.live.metrics)
 
     def _use(self, profile: Profile) -> None:
+        there = self.live.companions | self.controllers
+        lacking = load_companions(profile.companions, beside=there)
+        if lacking:
+            raise OptionError(f"it relies on the controller {next(iter(lacking))}, which a restart gives its turns")
         self.lessons.teach(profile)
         self.live.core.profile = profile
         self.live.cluster.policy_error = ""

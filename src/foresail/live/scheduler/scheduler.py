@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Container, Hashable, Iterable, Mapping
 
+from foresail.controllers import load_companions
 from foresail.core.backoff import Backoff
 from foresail.core.clock import Clock, WallClock
 from foresail.core.control import Controller
@@ -94,8 +95,10 @@ class LiveScheduler(Listener):
             server=server,
             leads=lambda: self.leads,
         )
+        self.companions = load_companions(profile.companions, beside=controllers or ())
+        """Controllers that the policy relies on."""
         self.steering = LiveSteering(
-            controllers or {},
+            {**self.companions, **(controllers or {})},
             api,
             self.cache,
             self._clock,

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from foresail.controllers import load_companions
 from foresail.core.control import Controller
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, Questions
@@ -81,7 +82,8 @@ def run_clock(
         **({"controllers": list(controllers)} if controllers else {}),
         **({"first_node": dict(first_node)} if first_node else {}),
     }
-    steering = (controllers or {}).values()
+    companions = load_companions(profile.companions, beside=controllers or ())
+    steering = [*companions.values(), *(controllers or {}).values()]
     identity = identity_of(trace, profile, seed=seed, settings=conditions, faults=faults, controllers=steering)
     decide = checkpoint.begin(identity, profile, decide)
     run = _ClockRun(trace, profile, seed, settings, faults or Faults(), decide, listeners, controllers, pins)
@@ -152,7 +154,7 @@ class _ClockRun:
                 *([self._records.append] if controllers else []),
                 *([pins.listen] if pins is not None else []),
             ],
-            controllers=controllers,
+            controllers=load_companions(profile.companions, beside=self._controllers) | self._controllers,
             until_s=self._until_s,
             pulled_image_bytes=settings.pulled_image_mib * _MIB_BYTES,
             report_error=_report_errors(settings, seed, len(workload)),

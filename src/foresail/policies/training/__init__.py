@@ -1,0 +1,1 @@
+"""Policies for training jobs that report their progress. Knows core and forecast."""
