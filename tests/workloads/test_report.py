@@ -352,7 +352,7 @@ def test_rows_that_a_controller_refuses_are_dropped_and_others_tried_again(capsy
 def test_a_token_goes_to_nobody_else_and_is_never_shown(tmp_path, capsys):
     (tmp_path / "token").write_text("first")
     with Controller() as controller:
-        controller.answers = [(302, {})] * 2
+        controller.answers = [(302, {})] * 1000
         environment = {"FORESAIL_PROGRESS_URL": controller.url, "FORESAIL_PROGRESS_TOKEN_FILE": f"{tmp_path}/token"}
         mine = Reporter({"FORESAIL_JOB": "j", **environment})
         mine.report(step=1)
@@ -360,6 +360,7 @@ def test_a_token_goes_to_nobody_else_and_is_never_shown(tmp_path, capsys):
         assert {path for path, _, _ in controller.requests} == {"/v1/progress"}
         # Renewed, as the tokens of pods are; then spoilt.
         (tmp_path / "token").write_text("second")
+        controller.answers.clear()
         assert mine.flush(WITHIN_S)
         assert controller.requests[-1][1] == "Bearer second"
         (tmp_path / "token").write_text("sec\nret")

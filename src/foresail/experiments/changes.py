@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -146,7 +146,8 @@ def _bounds(requests: Sequence[RunRequest], baseline: Mapping[int, JobTimes]) ->
     found: dict[str, list[dict[str, float]]] = {name: [] for name in BOUNDS}
     for request in requests:
         trace = trace_of(request)
-        jobs = PooledJobs.of(trace.workload, trace.nodes)
+        arrival_s = trace.workload.arrival_s * request.clock.arrival_scale
+        jobs = PooledJobs.of(replace(trace.workload, arrival_s=arrival_s), trace.nodes)
         by_name = sorted(range(len(trace.workload)), key=trace.workload.names.__getitem__)
         submit_s, end_s = baseline[request.seed][:2]
         for name, bound in BOUNDS.items():
