@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from foresail.cli.main import app
 from foresail.errors import InputError, OptionError
 from foresail.measure.training import measure_training
-from foresail.traces.training.models import read_models
+from foresail.traces.training.models import read_models, shipped_models
 from foresail.workloads.trainers.measuring import curve
 
 
@@ -38,10 +38,11 @@ def test_an_interrupted_measurement_goes_on(tmp_path):
     out = tmp_path / "models.json"
     measure_training(out, ["drnn"], steps=5, scale=0.1)
     first = json.loads(out.read_text())["measured"]["models"]["drnn"]
-    measure_training(out, ["drnn", "lstm"], steps=5, scale=0.1)
+    measure_training(out, ["drnn", "identity-rnn", "lstm"], steps=5, scale=0.1)
     again = json.loads(out.read_text())["measured"]["models"]
     assert again["drnn"] == first
-    assert list(again) == ["drnn", "lstm"]
+    assert list(again) == [model.name for model in read_models(out).all] == ["drnn", "lstm", "identity-rnn"]
+    assert [model.name for model in shipped_models().all if model.name in again] == list(again)
 
 
 def test_a_file_that_was_measured_otherwise_is_not_mixed(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -115,7 +116,10 @@ def _share(on_progress: Callable[[int, int], None], at: int, count: int) -> Call
 
 
 def _write(out: Path, how: dict[str, Any], measured: dict[str, Any]) -> None:
-    known, ordered = shipped_models(), {name: measured[name] for name in NAMES if name in measured}
+    known = shipped_models()
+    # In the order of the shipped file, since schedules draw models by their place in it.
+    names = dict.fromkeys([*(model.name for model in known.all), *NAMES])
+    ordered = {name: measured[name] for name in names if name in measured}
     models: dict[str, Any] = {}
     for name, one in ordered.items():
         shipped = known.find(name)
@@ -135,4 +139,6 @@ def _write(out: Path, how: dict[str, Any], measured: dict[str, Any]) -> None:
         "models": models,
     }
     with replacing(out) as part:
-        part.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        # A curve is a line.
+        text = re.sub(r"\[[^][{}]*\]", lambda found: " ".join(found[0].split()), json.dumps(data, indent=1))
+        part.write_text(text + "\n", encoding="utf-8")
