@@ -26,6 +26,8 @@ from enum import StrEnum
 class State(StrEnum):
     """Where a pod is on its way; the value is the word that tables use."""
 
+    __hash__ = str.__hash__  # Enum's own is a Python function, and states are counted at every change
+
     EXPECTED = "not_arrived"
     """A trace names it, but its time has not come."""
     WAITING = "waiting"

@@ -49,7 +49,12 @@ class Agenda:
 
     def pop(self) -> Event | None:
         """The next event of this instant, if there is one."""
-        return heapq.heappop(self._events) if self.next_time_s() <= self._clock.now() else None
+        events, now_s = self._events, self._clock.now()
+        while events and events[0][0] <= now_s:
+            event = heapq.heappop(events)
+            if not self._is_stale(event):
+                return event
+        return None
 
     def _is_stale(self, event: Event) -> bool:
         _, kind, number, index = event
