@@ -199,9 +199,17 @@ def test_without_volume_binding_volumes_are_only_read():
 @needs_helm
 def test_only_with_controllers_pods_may_be_resized_and_evicted_and_only_when_asked_kubelets_read():
     objects = render("scheduler.controllers={equal-shares:every_s=30}")
-    steers = {("", "pods/resize", "patch"), ("", "pods/eviction", "create")}
+    steers = {
+        ("", "pods/resize", "patch"),
+        ("", "pods/eviction", "create"),
+        ("", "pods", "create"),
+        ("apps", "deployments", "get"),
+        ("batch", "jobs", "get"),
+    }
     assert granted(objects, "foresail-scheduler") == READ | WRITE | BIND_VOLUMES | steers
     assert started(objects)[0][-1] == "--controller=equal-shares:every_s=30"
+    records = {("", "configmaps", verb) for verb in ("create", "delete", "get", "list", "update")}
+    assert {one for one in allowed(one_of(objects, "Role")) if one[1] == "configmaps"} == records
     objects = render("scheduler.controllers={equal-shares}", "scheduler.measureCpu=true")
     assert granted(objects, "foresail-scheduler") == READ | WRITE | BIND_VOLUMES | steers | {("", "nodes/proxy", "get")}
     assert started(objects)[0][-2:] == ["--controller=equal-shares", "--measure-cpu"]

@@ -1,7 +1,8 @@
 """A small API server in the test's own event loop: it keeps objects, tells watches, and does what the script says.
 
 What it knows of Kubernetes is what Foresail asks for: lists, watches, Leases, bindings, evictions, resizes, merged
-patches, preconditions by uid and version. Beside it no kubelet runs: pods that are bound stay as they are.
+patches, preconditions by uid and version. Beside it no kubelet runs, unless the test plays one: pods that are bound
+stay as they are, and those that are deleted are gone at once.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ class ApiServer:
         self.answers = asyncio.Event()
         """Nobody gets an answer while it is cleared, and nothing is done."""
         self.answers.set()
+        self.has_kubelets = False
+        """Whether somebody plays them, and lets pods that are deleted end first."""
         self.budget_allows = True
         """Whether evictions are let through by disruption budgets."""
         self.texts: dict[str, str] = {}
         """Path to a plain text that is served there."""
         self._script = script
         self._version = 0
+        self._uids: set[str] = set()
         self._history: dict[str, list[tuple[int, str, Object]]] = defaultdict(list)
         self._news = asyncio.Event()
 
@@ -63,6 +67,7 @@ class ApiServer:
     def _tell(self, plural: str, kind: str, value: Object) -> Object:
         self._version += 1
         value = {**value, "metadata": {**value["metadata"], "resourceVersion": str(self._version)}}
+        self._uids.add(value["metadata"].get("uid", ""))
         if kind != "DELETED":
             self.objects[plural][value["metadata"]["name"]] = value
         self._history[plural].append((self._version, kind, value))
@@ -86,6 +91,9 @@ class ApiServer:
             self.bodies.append(body)
         if refused:
             return web.json_response({"kind": "Status", "message": "as the script says"}, status=refused)
+        if "dryRun" in request.query:
+            allowed = sub != "eviction" or self.budget_allows
+            return web.json_response({} if allowed else _OVER_BUDGET, status=201 if allowed else 429)
         status, answer = self._answer(request.method, plural, name, sub, body)
         return web.json_response(answer, status=status)
 
@@ -106,7 +114,11 @@ class ApiServer:
             if method == "GET":
                 items = list(self.objects[plural].values())
                 return 200, {"metadata": {"resourceVersion": str(self._version)}, "items": items}
-            value = {**body, "metadata": {"uid": f"uid-{body['metadata']['name']}", **body["metadata"]}}
+            name = body["metadata"]["name"]
+            if name in self.objects[plural]:
+                return 409, {"kind": "Status", "reason": "AlreadyExists", "message": f"{plural} {name} already exists"}
+            again = f"-{self._version}" if f"uid-{name}" in self._uids else ""
+            value = {**body, "metadata": {"uid": f"uid-{name}{again}", "namespace": "default", **body["metadata"]}}
             return 201, self._tell(plural, "ADDED", value)
         found = self.objects[plural].get(name)
         if found is None:
@@ -125,12 +137,23 @@ class ApiServer:
             return 200, found
         if method == "DELETE" or sub == "eviction":
             if sub and not self.budget_allows:
-                return 429, {"kind": "Status", "message": "Cannot evict pod: the budget does not allow it"}
-            self.drop(plural, name)
+                return 429, _OVER_BUDGET
+            if plural == "pods" and self.has_kubelets and found["spec"].get("nodeName") and not _is_forced(body):
+                going = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+                self._tell(plural, "MODIFIED", _merged(found, going))
+            else:
+                self.drop(plural, name)
             return 201 if sub else 200, {}
         if sub == "binding":
             return 201, self._tell(plural, "MODIFIED", _merged(found, {"spec": {"nodeName": body["target"]["name"]}}))
         return 200, self._tell(plural, "MODIFIED", body if method == "PUT" else _merged(found, body))
+
+
+_OVER_BUDGET = {"kind": "Status", "message": "Cannot evict pod: the budget does not allow it"}
+
+
+def _is_forced(body: Object) -> bool:
+    return (body.get("deleteOptions") or body).get("gracePeriodSeconds") == 0
 
 
 def _parsed(path: str) -> tuple[str, str, str]:

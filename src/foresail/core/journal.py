@@ -28,6 +28,8 @@ class What(StrEnum):
     """A pod will not be placed any more."""
     MOVE = "move"
     """A running pod goes to another node."""
+    MOVED = "moved"
+    """A pod that was moved goes on where it is now; the detail says since where."""
     RESIZE = "resize"
     """A running pod gets another amount of CPU where it stands."""
     HOLD = "hold"

@@ -213,31 +213,49 @@ class Scheduler:
             return f"it stands on {node} already"
         return self._room.hold(pod, row, for_s, why, self._profile)
 
-    def hold_to_move(self, uid: Hashable, node: str, for_s: float, why: str) -> str:
+    def release_room(self, uid: Hashable) -> None:
+        """Room that is kept for a pod is anybody's again; the pod itself goes on waiting, if it does."""
+        self._room.let_go(uid)
+
+    def hold_to_move(
+        self, uid: Hashable, node: str, for_s: float, why: str, *, successor: Pod | None = None, beside: bool = False
+    ) -> str:
         """Keep room for a placed pod where it is to go on; says why it cannot go there, empty if it can.
 
         Without a node it is the policy that chooses. Then `evict` the pod: it takes the room that is held for it as
-        soon as it waits.
+        soon as it waits. Where another pod goes on in its place, `successor` is what that will request, under the
+        placed pod's uid; with `beside` it comes while the placed pod still stands.
         """
         table = self._cluster.table
         placed = table.placed.get(uid)
         if placed is None:
             return "it has no node"
-        with Without(table, [placed]):
+        pod = successor or placed.pod
+        with Without(table, [] if beside else [placed]):
             if not node:
-                outcome = self._decide(placed.pod, table, self._profile)
+                outcome = self._decide(pod, table, self._profile)
                 if isinstance(outcome, NoFit):
                     return str(outcome)
                 node = outcome.node
-            row = table.row_of.get(node)
-            if row is None:
-                return f"there is no node {node}"
-            if row == placed.row:
-                return f"it stands on {node} already"
-            refusal = self.refusal(placed.pod, row)
-            if refusal:
-                return f"{node} does not take it: {refusal}"
-            return self._room.hold(placed.pod, row, for_s, why, self._profile)
+            against = self._move_refusal(pod, node, placed)
+            return against or self._room.hold(pod, table.row_of[node], for_s, why, self._profile)
+
+    def move_refusal(self, uid: Hashable, node: str, successor: Pod, *, beside: bool = False) -> str:
+        """Why a pod's successor would not get a node as it is now, held or not; empty if it would."""
+        placed = self._cluster.table.placed.get(uid)
+        if placed is None:
+            return "it has no node"
+        with Without(self._cluster.table, [] if beside else [placed]):
+            return self._move_refusal(successor, node, placed)
+
+    def _move_refusal(self, pod: Pod, node: str, placed: Placed) -> str:
+        row = self._cluster.table.row_of.get(node)
+        if row is None:
+            return f"there is no node {node}"
+        if row == placed.row:
+            return f"it stands on {node} already"
+        refusal = self.refusal(pod, row)
+        return f"{node} does not take it: {refusal}" if refusal else ""
 
     # --- what happens on nodes -------------------------------------------------------------------------------------
 

@@ -82,6 +82,9 @@ class Program:
     def known(self) -> None:
         """The cache knows the cluster; parts are started after this."""
 
+    async def take_over(self) -> None:
+        """It is about to lead: find what the last leader has begun. Must not raise."""
+
     def lead(self, *, leads: bool) -> None:
         """From now on it may act on the cluster, or must not any more."""
 
@@ -140,6 +143,7 @@ class Program:
 
     async def _campaign(self) -> None:
         if self.leader is None:
+            await self.take_over()
             self.lead(leads=True)
             await asyncio.Event().wait()
         while self.leader is not None:
@@ -151,6 +155,7 @@ class Program:
     async def _catch_up(self) -> None:
         # What the last leader did a moment ago may not have come over our watches yet.
         await self.watches.renew("Node", "Pod")
+        await self.take_over()
         self.lead(leads=True)
 
     def _stop_leading(self) -> None:

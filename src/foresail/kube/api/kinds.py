@@ -49,6 +49,12 @@ NAMESPACE = Kind("Namespace", "v1", "namespaces", namespaced=False)
 VOLUME = Kind("PersistentVolume", "v1", "persistentvolumes", namespaced=False)
 CLAIM = Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
 SERVICE_ACCOUNT = Kind("ServiceAccount", "v1", "serviceaccounts")
+CONFIG_MAP = Kind("ConfigMap", "v1", "configmaps")
+REPLICATION_CONTROLLER = Kind("ReplicationController", "v1", "replicationcontrollers")
+REPLICA_SET = Kind("ReplicaSet", "apps/v1", "replicasets")
+STATEFUL_SET = Kind("StatefulSet", "apps/v1", "statefulsets")
+DEPLOYMENT = Kind("Deployment", "apps/v1", "deployments")
+JOB = Kind("Job", "batch/v1", "jobs")
 EVENT = Kind("Event", "events.k8s.io/v1", "events")
 LEASE = Kind("Lease", "coordination.k8s.io/v1", "leases")
 PRIORITY_CLASS = Kind("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False, dispensable=True)
@@ -59,9 +65,9 @@ KINDS: dict[str, Kind] = {
     "Pod": POD,
     "Namespace": NAMESPACE,
     "Service": Kind("Service", "v1", "services"),
-    "ReplicationController": Kind("ReplicationController", "v1", "replicationcontrollers"),
-    "ReplicaSet": Kind("ReplicaSet", "apps/v1", "replicasets"),
-    "StatefulSet": Kind("StatefulSet", "apps/v1", "statefulsets"),
+    "ReplicationController": REPLICATION_CONTROLLER,
+    "ReplicaSet": REPLICA_SET,
+    "StatefulSet": STATEFUL_SET,
     "PersistentVolume": VOLUME,
     "PersistentVolumeClaim": CLAIM,
     "StorageClass": Kind("StorageClass", _STORAGE, "storageclasses", namespaced=False),

@@ -55,6 +55,7 @@ class Cache:
         self._uid_of: dict[tuple[str, str], str] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._told: dict[str, Pod] = {}
+        self._expected: dict[str, CachedPod] = {}
         self._gangs = Gangs()
         self._most_shapes = _FEW_SHAPES
         self._bookings = Bookings(
@@ -98,6 +99,17 @@ class Cache:
         """A pod as one to be placed, whoever's it is and wherever it stands; or why nobody could place it."""
         cached = self.pods[uid]
         return self._obstacle(cached) or self._pod(cached)
+
+    def expect(self, value: Object) -> Pod | str:
+        """A pod that is not there yet, as one to be placed, or why nobody could place it. What it requests is known
+        until `expect_no_more` is told its uid.
+        """
+        cached = self._reader.read(value)
+        self._expected[cached.uid] = cached
+        return self._obstacle(cached) or self._pod(cached)
+
+    def expect_no_more(self, uid: str) -> None:
+        self._expected.pop(uid, None)
 
     @property
     def who_waits(self) -> list[str]:
@@ -300,7 +312,7 @@ class Cache:
 
     def _drop_shapes(self) -> None:
         if self.table.shape_count > self._most_shapes:
-            self.table.drop_shapes(pod.spec for pod in self.pods.values())
+            self.table.drop_shapes(pod.spec for pod in (*self.pods.values(), *self._expected.values()))
             self._most_shapes = max(_FEW_SHAPES, 2 * self.table.shape_count)
 
     # --- gangs and other objects -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from foresail.kube.objects.pod import pod_spec
 from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.requests import cpu_limit_milli
 from foresail.kube.objects.values import (
+    COMPLETION_INDEX,
     GANG_MIN,
     GPU_COUNT,
     GPU_DEVICES,
@@ -101,6 +102,12 @@ class CachedPod:
     @property
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def completion_index(self) -> str | None:
+        """Which of an Indexed Job's pods it is."""
+        index = self.labels.get(COMPLETION_INDEX)
+        return index if isinstance(index, str) else None
 
     @property
     def ended(self) -> bool:

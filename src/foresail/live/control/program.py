@@ -19,6 +19,8 @@ from foresail.kube.api.lease import LeaderSettings
 from foresail.live.cache.cache import Cache
 from foresail.live.control.steering import LiveSteering
 from foresail.live.events import Events
+from foresail.live.moves.rooms import LookedAtRooms
+from foresail.live.moves.tools import MoveSettings
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
 from foresail.live.reports import EventReport, JournalFile, candidate_reports, counted, logged
 from foresail.live.scheduler.metrics import Metrics
@@ -27,7 +29,9 @@ from foresail.live.serving.server import ServerSettings, check_metrics, check_tl
 from foresail.live.telemetry.checks import check_telemetry
 from foresail.live.telemetry.settings import TelemetrySettings
 from foresail.live.telemetry.sources import Sources
+from foresail.policies.kubernetes import FILTERS
 from foresail.policies.plain.devices import LeastSufficient
+from foresail.policies.profiles.load import load_profile
 
 _FINISH_S = 20.0
 _FINISH_EVENTS_S = 3.0
@@ -49,6 +53,8 @@ class ControlSettings:
     """Whether actions are noted and not carried out."""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     """What controllers are told of pods, beyond their specification."""
+    moves: MoveSettings = field(default_factory=MoveSettings)
+    """How pods are moved. Moves are written down in the namespace of the Lease."""
     server: ServerSettings = field(default_factory=ServerSettings)
     token_file: Path | None = None
     """Who asks for metrics must show this token."""
@@ -102,11 +108,16 @@ class ControlProgram(Program):
             self._clock,
             self.journal,
             scheduler_name=settings.scheduler_name,
+            rooms=LookedAtRooms(cache.table, load_profile("kubernetes", filters=FILTERS)),
+            records_namespace=settings.lease.namespace,
             telemetry=self.telemetry,
+            checkpoints=self.telemetry.checkpoints,
+            moves=settings.moves,
             dry_run=settings.dry_run,
             failed=self.metrics.controller_failures.inc,
+            move_ended=self.metrics.move_ended,
         )
-        self.steering.may_act = self.may_act
+        self.steering.act_if(self.may_act)
         self.leads = False
         self._lead_changed = asyncio.Event()
         lease = settings.lease if settings.leader_elect and not settings.dry_run else None
@@ -116,6 +127,7 @@ class ControlProgram(Program):
         events = self.events
         return [
             Part("controllers", self._give_turns, ready=lambda: self.steering.problem),
+            Part("moves", ready=lambda: self.steering.moves.problem),
             *([] if self.settings.dry_run else [Part("events", events.run, ready=lambda: events.failure)]),
             *self.telemetry.parts(),
         ]
@@ -135,12 +147,16 @@ class ControlProgram(Program):
         self.announce(f"{self.cache.table.count} nodes, {len(self.cache.pods)} pods, {count} of {ours} on nodes")
         self.announce(f"controllers of the pods of {ours}: {in_words(self._controllers)}")
 
+    async def take_over(self) -> None:
+        await self.steering.take_over()
+
     def lead(self, *, leads: bool) -> None:
         if leads != self.leads:
             acts = "decides now, and does nothing of it (dry run)" if self.settings.dry_run else "acts now"
             self.announce(acts if leads else "acts no more")
         self.leads = leads
         self.metrics.leader.set(leads)
+        self.steering.lead(leads=leads)
         self._lead_changed.set()
 
     async def _give_turns(self) -> None:
@@ -154,8 +170,7 @@ class ControlProgram(Program):
                     await self._lead_changed.wait()
 
     async def finish(self) -> None:
-        if self.steering.under_way:
-            await asyncio.wait(self.steering.under_way.values(), timeout=_FINISH_S)
+        await self.steering.finish(_FINISH_S)
 
     async def flush(self) -> None:
         if not self.settings.dry_run:

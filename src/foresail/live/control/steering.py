@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from foresail.core.clock import Clock
 from foresail.core.control import Controller, NoTelemetry, RunningPod, Telemetry, View
@@ -17,24 +17,17 @@ from foresail.core.model import Pod
 from foresail.core.scheduler import Scheduler
 from foresail.errors import ControllerError
 from foresail.kube.api.client import Client
-from foresail.live.actions.moving import Mover, is_successor, why_not
 from foresail.live.actions.resizing import Resizer
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
+from foresail.live.moves.moves import Moves
+from foresail.live.moves.records import MoveRecords
+from foresail.live.moves.rooms import Rooms
+from foresail.live.moves.tools import MoveEnd, MoveSettings
+from foresail.live.telemetry.checkpoints import Checkpoints, NoCheckpoints
 from foresail.live.telemetry.jobs import job_of
 from foresail.logs import get_logger
-
-_SUCCESSOR_WITHIN_S = 120.0
-"""How long the target of a move is kept for the successor: its owner makes it within seconds."""
-
-
-class _MoveUnderWay(NamedTuple):
-    """A pod that was evicted and whose successor has not come yet."""
-
-    pod: CachedPod
-    why: str
-    until_s: float
 
 
 class LiveSteering(Listener):
@@ -53,17 +46,22 @@ class LiveSteering(Listener):
         journal: Journal,
         *,
         scheduler_name: str,
+        rooms: Rooms,
+        records_namespace: str,
         scheduler: Scheduler | None = None,
         lives: Lives | None = None,
         telemetry: Telemetry | None = None,
+        checkpoints: Checkpoints | None = None,
+        moves: MoveSettings | None = None,
         dry_run: bool = False,
         failed: Callable[[], object] = lambda: None,
+        move_ended: Callable[[MoveEnd], None] = lambda _: None,
     ) -> None:
         """`scheduler` places the pods and can hold room for them; without one, beside another scheduler, nothing is
-        held. `failed` is told of each turn of a controller that came to nothing.
+        held. `rooms` are where moved pods go, and moves are written down in `records_namespace`. `failed` is told of
+        each turn of a controller that came to nothing, `move_ended` of each move.
         """
-        self.may_act: Callable[[], bool] = lambda: True
-        """Whether acts are ours to make, asked right before each."""
+        self._may_act: Callable[[], bool] = lambda: True
         self.problem = ""
         """What a controller failed on, until a round of turns goes well."""
         self.under_way: dict[str, asyncio.Task[None]] = {}
@@ -77,14 +75,49 @@ class LiveSteering(Listener):
         self._lives = lives
         self._telemetry = telemetry or NoTelemetry()
         self._failed = failed
+        self._dry_run = dry_run
         self._resizer = Resizer(api)
-        self._mover = Mover(api)
+        self.moves = Moves(
+            api,
+            cache,
+            clock,
+            journal,
+            MoveRecords(api, records_namespace, scheduler_name),
+            rooms,
+            checkpoints or NoCheckpoints(),
+            now_s=lambda: clock.now() + self._epoch_s,
+            settings=moves,
+            ended=move_ended,
+            stays=lambda uid: self._turn(uid, State.RUNNING),
+        )
+        self._epoch_s = time.time() - clock.now()
         self._ours: dict[str, tuple[CachedPod, float]] = {}
         """Running pods of ours, and since when they have their node, on the clock."""
         self._more_milli: dict[str, tuple[str, int]] = {}
         """Node and CPU that resizes under way ask for beyond what the cache knows of."""
-        self._moved: dict[str, _MoveUnderWay] = {}
         cache.tell(self)
+
+    # --- leaders ---------------------------------------------------------------------------------------------------
+
+    def act_if(self, may_act: Callable[[], bool]) -> None:
+        """Whether acts are ours to make is asked of this, right before each."""
+        self._may_act = self.moves.may_act = may_act
+
+    async def take_over(self) -> None:
+        """It is to lead: go on with the moves of whoever did before."""
+        if not self._dry_run:
+            await self.moves.take_over()
+
+    def lead(self, *, leads: bool) -> None:
+        if not leads and not self._may_act():
+            self.moves.let_go()
+
+    async def finish(self, within_s: float) -> None:
+        """It is to end: carry out what is soon done; longer moves are left to the next leader."""
+        begun = [*self.under_way.values(), *self.moves.pressing]
+        if begun:
+            await asyncio.wait(begun, timeout=within_s)
+        await asyncio.gather(*self.moves.let_go(), return_exceptions=True)
 
     # --- turns -----------------------------------------------------------------------------------------------------
 
@@ -141,18 +174,6 @@ class LiveSteering(Listener):
         ran_s = 0.0 if cached.started_s is None else max(0.0, time.time() - cached.started_s)
         return self._clock.now() - ran_s
 
-    def pod_waits(self, pod: Pod, cached: CachedPod) -> None:
-        """A successor gets the room that is held for the pod it replaces."""
-        now_s = self._clock.now()
-        self._moved = {uid: move for uid, move in self._moved.items() if move.until_s > now_s}
-        found = next((uid for uid, move in self._moved.items() if is_successor(move.pod, cached)), None)
-        if found is None or self._scheduler is None:
-            return
-        move = self._moved.pop(found)
-        held = self._scheduler.holds.release(found)
-        if held is not None:
-            self._scheduler.hold(pod, held.node, move.until_s - now_s, move.why)
-
     # --- actions, see Steered --------------------------------------------------------------------------------------
 
     def move(self, pod: Pod, node: str, why: str) -> str:
@@ -160,17 +181,11 @@ class LiveSteering(Listener):
         cached = self._cache.pods.get(uid)
         if cached is None or uid not in self._ours:
             return "it is not running any more"
-        against = self._against(uid) or why_not(cached)
-        if against:
-            return against
-        if self._scheduler is not None:
-            against = self._scheduler.hold_to_move(uid, node, _SUCCESSOR_WITHIN_S, why)
-        elif node:
-            against = f"its successor is placed by {cached.scheduler_name}, for which no node can be held from here"
+        if cached.gang is not None:
+            return "it is one of a gang, which is moved whole or not at all"
+        against = self._against(uid) or self.moves.begin([(cached, node)], why, self._loop.acting)
         if not against:
-            self._moved[uid] = _MoveUnderWay(cached, why, self._clock.now() + _SUCCESSOR_WITHIN_S)
             self._turn(uid, State.MOVING)
-            self._begin(uid, self._evict(cached, self._loop.acting), f"move {cached.full_name}")
         return against
 
     def resize(self, pod: Pod, cpu_milli: int, cpu_limit_milli: int | None, why: str) -> str:  # noqa: ARG002 - Steered
@@ -198,22 +213,13 @@ class LiveSteering(Listener):
         return self._scheduler.hold(pod, node, for_s, why)
 
     def _against(self, uid: str) -> str:
-        if uid in self.under_way or uid in self._moved:
+        if uid in self.under_way or uid in self.moves:
             return "another action on it is under way"
-        return "" if self.may_act() else "another replica may lead by now"
+        return "" if self._may_act() else "another replica may lead by now"
 
     def _begin(self, uid: str, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self.under_way[uid] = asyncio.create_task(work, name=name)
         task.add_done_callback(lambda _: self.under_way.pop(uid, None))
-
-    async def _evict(self, pod: CachedPod, by: str) -> None:
-        why = await _outcome(self._mover.evict(pod))
-        if why:
-            self._moved.pop(pod.uid, None)
-            if self._scheduler is not None:
-                self._scheduler.withdraw(pod.uid)
-            self._turn(pod.uid, State.RUNNING)
-            self._decline(pod, "move", why, by)
 
     async def _resize(self, pod: CachedPod, cpu_milli: int, cpu_limit_milli: int | None, by: str) -> None:
         try:

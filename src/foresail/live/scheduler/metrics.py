@@ -15,6 +15,7 @@ from prometheus_client import (
 )
 
 if TYPE_CHECKING:
+    from foresail.live.moves.tools import MoveEnd
     from foresail.live.scheduler.scheduler import LiveScheduler
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
@@ -23,6 +24,7 @@ SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it untyped
 
 _QUICK = tuple(0.0001 * 2**n for n in range(17))
+_LONG = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0)
 _SLOW = tuple(0.01 * 2**n for n in range(20))
 
 
@@ -64,9 +66,22 @@ class Metrics:
         self.controller_failures = counter(
             "controller_failures", "Turns of controllers that came to nothing: it raised, or answered with nonsense."
         )
+        self.moves = counter("moves", "Moves of pods by how they ended.", ["ending"])
+        self.move_s = histogram("move_seconds", "From the beginning of a move to its end.", ["ending"], buckets=_LONG)
+        self.steps_lost = histogram(
+            "move_steps_lost",
+            "Steps that a moved training job had reported and had to do again.",
+            buckets=(0, 1, 2, 5, 10, 20, 50, 100, 1000),
+        )
         self.mended = counter(
             "queue_mended_pods", "Waiting pods that had dropped out of the queue and were put back; always 0."
         )
+
+    def move_ended(self, end: MoveEnd) -> None:
+        self.moves.labels(end.how).inc()
+        self.move_s.labels(end.how).observe(end.took_s)
+        if end.steps_lost is not None:
+            self.steps_lost.observe(end.steps_lost)
 
     def text(self) -> bytes:
         """All of them in Prometheus' text format."""

@@ -19,6 +19,7 @@ from foresail.kube.api.client import Client
 from foresail.kube.api.connect import find_connection
 from foresail.kube.api.lease import LeaderSettings
 from foresail.live.cache.cache import Cache
+from foresail.live.moves.tools import MoveSettings
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
 from foresail.live.reports import JournalFile, candidate_reports, logged
 from foresail.live.scheduler.learning import Lessons, warm_up
@@ -32,7 +33,7 @@ from foresail.policies.kubernetes import FILTERS
 from foresail.policies.profiles.load import is_profile_file, load_profile, split_name
 from foresail.traces.trace import load_workload
 
-_FINISH_BINDS_S = 20.0
+_FINISH_S = 20.0
 _FINISH_EVENTS_S = 3.0
 
 
@@ -66,6 +67,8 @@ class RunSettings:
     """Whether decisions and actions are noted and not carried out; no Lease is taken then."""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     """What controllers are told of pods, beyond their specification."""
+    moves: MoveSettings = field(default_factory=MoveSettings)
+    """How pods are moved. Moves are written down in the namespace of the Lease."""
     log_in_full: bool = False
     """Whether what happens to every pod is logged, not only what is out of the ordinary."""
 
@@ -117,6 +120,8 @@ class SchedulerProgram(Program):
             dry_run=settings.dry_run,
             telemetry=settings.telemetry,
             server=settings.server,
+            moves=settings.moves,
+            records_namespace=settings.lease.namespace,
         )
         super().__init__(
             api,
@@ -128,7 +133,7 @@ class SchedulerProgram(Program):
         for hear in candidate_reports(self._file, dry_run=settings.dry_run):
             self.live.journal.listen_to_candidates(hear)
         self.live.cluster.may_bind = self.may_act
-        self.live.steering.may_act = self.may_act
+        self.live.steering.act_if(self.may_act)
         self.lessons = lessons_for(self.live.cache, settings)
         self.reloader = self._reloader()
 
@@ -140,6 +145,7 @@ class SchedulerProgram(Program):
             Part("teach", lambda: self.lessons.repeat(lambda: live.core.profile)),
             *([] if reloader is None else [Part("profile", reloader.run, ready=lambda: reloader.problem)]),
             Part("controllers", ready=lambda: live.steering.problem),
+            *([Part("moves", ready=lambda: live.steering.moves.problem)] if self.controllers else []),
             *live.telemetry.parts(),
             *([] if self.settings.dry_run else self._writers()),
         ]
@@ -172,6 +178,9 @@ class SchedulerProgram(Program):
         self.lessons.teach(self.live.core.profile)
         warm_up(cache.table, self.live.core.profile)
 
+    async def take_over(self) -> None:
+        await self.live.steering.take_over()
+
     def lead(self, *, leads: bool) -> None:
         if leads != self.live.leads:
             places = "decides now, and does nothing of it (dry run)" if self.settings.dry_run else "places pods now"
@@ -179,9 +188,9 @@ class SchedulerProgram(Program):
         self.live.lead(leads=leads)
 
     async def finish(self) -> None:
-        begun = [*self.live.cluster.binding.values(), *self.live.steering.under_way.values()]
-        if begun:
-            await asyncio.wait(begun, timeout=_FINISH_BINDS_S)
+        steering = asyncio.create_task(self.live.steering.finish(_FINISH_S))
+        await asyncio.wait([steering, *self.live.cluster.binding.values()], timeout=_FINISH_S)
+        await steering
 
     async def flush(self) -> None:
         if not self.settings.dry_run:

@@ -28,6 +28,8 @@ from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
 from foresail.live.control.steering import LiveSteering
 from foresail.live.events import Events
+from foresail.live.moves.rooms import HeldRooms
+from foresail.live.moves.tools import MoveSettings
 from foresail.live.reports import EventReport, counted
 from foresail.live.scheduler.cluster import LiveCluster
 from foresail.live.scheduler.dry_run import DryCluster
@@ -60,10 +62,12 @@ class LiveScheduler(Listener):
         dry_run: bool = False,
         telemetry: TelemetrySettings | None = None,
         server: ServerSettings | None = None,
+        moves: MoveSettings | None = None,
+        records_namespace: str = "kube-system",
     ) -> None:
         """`reports` listen to the journal, beside those that write Events and count. In a `dry_run` nothing is written
         to the cluster. `telemetry`: what controllers are told of pods beyond their specification; `server` is
-        the one that reports may be sent to.
+        the one that reports may be sent to. Moves are written down in `records_namespace`.
         """
         backoff = backoff or Backoff()
         self._scheduler_name = scheduler_name
@@ -104,11 +108,16 @@ class LiveScheduler(Listener):
             self._clock,
             self.journal,
             scheduler_name=scheduler_name,
+            rooms=HeldRooms(self.core, self._clock),
+            records_namespace=records_namespace,
             scheduler=self.core,
             lives=self.lives,
             telemetry=self.telemetry,
+            checkpoints=self.telemetry.checkpoints,
+            moves=moves,
             dry_run=dry_run,
             failed=self.metrics.controller_failures.inc,
+            move_ended=self.metrics.move_ended,
         )
         self.leads = False
         self.broke = ""
@@ -125,6 +134,7 @@ class LiveScheduler(Listener):
         """From now on decisions are made here, or not any more."""
         self.leads = leads
         self.cluster.lead(leads=leads)
+        self.steering.lead(leads=leads)
         self.metrics.leader.set(leads)
         self.anything_changed()
 

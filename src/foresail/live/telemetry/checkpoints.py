@@ -15,6 +15,9 @@ class Checkpoints(Protocol):
     What jobs say is a claim of whoever wrote them: a move that is lied to spoils that job and no other.
     """
 
+    can_ask: bool
+    """Whether there is a way on which jobs might be asked."""
+
     def ask(self, job: str, request_id: str) -> bool:
         """Ask a job for a checkpoint; asking again with the same id is harmless. False: there is no way to ask this
         job, it only gets SIGTERM.
@@ -38,6 +41,8 @@ class Checkpoints(Protocol):
 
 class NoCheckpoints:
     """Nobody reports anything: jobs get SIGTERM and their grace period, and what becomes of them is not followed."""
+
+    can_ask = False
 
     def ask(self, job: str, request_id: str) -> bool:  # noqa: ARG002 - see Checkpoints
         return False
@@ -75,6 +80,7 @@ class ReportedCheckpoints:
         self._store = store
         self._channels = channels
         self._metrics = metrics
+        self.can_ask = bool(channels)
         self._open: dict[str, str] = {}
         """Job to the request that waits for its answer."""
 
