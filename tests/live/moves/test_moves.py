@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -53,7 +54,8 @@ def test_a_jobs_pod_is_checkpointed_then_evicted_and_its_successor_goes_on_in_th
 
 def test_of_an_indexed_jobs_pods_the_one_with_the_same_index_gets_the_room(server, virtual, tmp_path):
     stage = Stage(tmp_path, {"train-1-x": "b"})
-    stage.nodes("a", "b")
+    stage.nodes("a")
+    stage.nodes("b", cpu="1")  # room for one: whoever takes it keeps the other out
     job = make_job("train", completionMode="Indexed", completions=2)
     stage.put("jobs", job)
     index = "batch.kubernetes.io/job-completion-index"
@@ -312,7 +314,8 @@ def test_a_job_that_ignores_sigterm_is_killed_after_its_grace_and_loses_no_more_
     assert before.exit_code is None
     assert after.first_step > 0
     assert 0 < lost <= (30 + 3) / 0.2
-    assert f"{lost} steps lost" in stage.noted[-1][3]
+    told = int(re.search(r"(\d+) steps lost", stage.noted[-1][3])[1])
+    assert lost - 10 <= told <= lost  # reports are read once a second: the last few steps of a killed job are not seen
 
 
 def test_when_the_target_is_lost_after_the_pod_has_gone_the_successor_goes_elsewhere(server, virtual, tmp_path):

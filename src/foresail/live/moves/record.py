@@ -5,9 +5,6 @@
                          │ time-out, room lost, pod gone                       │ budget   └───────────┘
                          ▼                                                     │          successor gone again
                         UNDO ◄─────────────────────────────────────────────────┘
-                         ▲
-                         │ not Ready in time
-    room is held ──► SURGE ──successor is Ready──► RETIRE ──the old pod is gone──► done
 
 A phase is entered by writing it down, before anything of it is done; each can be begun anew without harm. So whoever
 finds a record goes on with its phase, whether it wrote that itself or another did who is dead by now. Where there is no
@@ -35,10 +32,6 @@ class MovePhase(StrEnum):
     """The pod goes or has gone; its successor is waited for, or made, until it has a node."""
     RESUME = "resume"
     """The successor has its node; it is to go on at the checkpointed step or beyond."""
-    SURGE = "surge"
-    """The owner makes a second pod beside the first, on the node that is held; it is to become Ready."""
-    RETIRE = "retire"
-    """The first of the two is to go."""
     UNDO = "undo"
     """Nothing has happened to the pod, and nothing is to: what was asked for is withdrawn."""
 
@@ -122,8 +115,6 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The process that goes on with it; one that finds another's here has been replaced."""
     reason: str = ""
     """Why it is undone."""
-    scaled: tuple[str, int] | None = None
-    """Of a surge: the Deployment, and how many replicas it had."""
 
     def to(self, phase: MovePhase, now_s: float, **changes: Any) -> MoveRecord:
         """The move in its next phase."""
@@ -135,12 +126,12 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def is_to_hold(self) -> bool:
         """Whether room is kept for successors in this phase."""
-        return self.phase not in {MovePhase.UNDO, MovePhase.RETIRE}
+        return self.phase is not MovePhase.UNDO
 
     @property
     def is_forward_only(self) -> bool:
         """Whether pods have been made to go, so that there is no way back."""
-        return self.phase in {MovePhase.REPLACE, MovePhase.RESUME, MovePhase.RETIRE}
+        return self.phase in {MovePhase.REPLACE, MovePhase.RESUME}
 
 
 _MOST_NAME = 63

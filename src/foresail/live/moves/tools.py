@@ -27,16 +27,12 @@ class MoveSettings:
     """Room is held for the successor for so long after the time that the pod has to end."""
     resume_s: float = 300.0
     """A successor that has its node and was not seen to go on after this time is told."""
-    ready_s: float = 300.0
-    """A second pod beside the first becomes Ready within this time, or the move is undone."""
     rest_s: float = 300.0
     """A job whose move was undone is left alone for so long."""
     look_every_s: float = 1.0
     """Jobs' reports are looked at so often; what happens to pods is noticed at once."""
     most_at_once: int = 8
     """Moves under way at a time; a gang's is one."""
-    surge: bool = False
-    """Whether a Deployment of one replica gets a second one first, where nothing speaks against two."""
 
 
 class NotLeadingError(Exception):
