@@ -14,6 +14,7 @@ from foresail.plugins.registry import PluginKind, Registry
 
 CONTROLLERS = {
     "balance": "foresail.controllers.balance:Balance",
+    "defragment": "foresail.controllers.defragment:Defragment",
     "equal-shares": "foresail.controllers.equal_shares:EqualShares",
     "focus": "foresail.controllers.focus:Focus",
     "gain": "foresail.controllers.gain:Gain",

@@ -1,1 +1,1 @@
-"""What policies and controllers look ahead with: plain objects, no clock and no cluster inside. Knows numpy alone."""
+"""What policies and controllers look ahead with: plain objects, no clock, no cluster. Knows core, numpy and numba."""

@@ -9,7 +9,7 @@ from numba import njit
 
 from foresail.core.spec import Workload
 from foresail.core.table import CPU, GPU, MEMORY, NodeTable
-from foresail.policies.gpu_sharing.fragmentation import CLASSES, Q3_SATISFIED, TypicalPods, TypicalRequests, add_classes
+from foresail.forecast.fragmentation import CLASSES, Q3_SATISFIED, TypicalPods, TypicalRequests, add_classes
 from foresail.results.tables import FRAGMENT_CLASSES, Column
 
 _AT_ONCE = 4096

@@ -10,7 +10,7 @@ import pytest
 
 from foresail.core.spec import NodeSpec, PodSpec, Workload
 from foresail.errors import InputError
-from foresail.policies.gpu_sharing.fragmentation import TypicalPods
+from foresail.forecast.fragmentation import TypicalPods
 from foresail.policies.profiles.load import load_profile
 from foresail.results.result import RunResult
 from foresail.sim.protocols.openb import run_openb

@@ -12,12 +12,13 @@ from foresail.core.model import Nodes, Pod, Scores
 from foresail.core.spec import Workload
 from foresail.core.table import CPU, NodeTable
 from foresail.errors import OptionError, PolicyError
-from foresail.policies.gpu_sharing.fragmentation import (
-    CLASSES,
+from foresail.forecast.fragmentation import (
     TypicalPods,
     TypicalRequests,
-    add_classes,
-    fragment_milli,
+    has_twin_before,
+    node_fragments,
+    same_state,
+    scratch_for,
 )
 
 
@@ -99,20 +100,6 @@ def _levels_of(delta_milli: float, levels: int) -> int:
 
 
 @njit(cache=True, inline="always")
-def _fragments(cpu_free: int, free: Any, model: int, requests: TypicalRequests, scratch: Any) -> float:
-    """A node's fragmentation in milli."""
-    fitting, below, classes = scratch
-    add_classes(cpu_free, free, model, requests, fitting, below, classes)
-    return fragment_milli(classes)  # type: ignore[no-any-return] # compiled functions carry no types
-
-
-@njit(cache=True, inline="always")
-def _scratch(requests: TypicalRequests) -> Any:
-    gammas = len(requests.gammas)
-    return np.empty(gammas, dtype=np.int64), np.empty(gammas, dtype=np.int64), np.empty(CLASSES)
-
-
-@njit(cache=True, inline="always")
 def _best_device(
     cpu_free: int,
     free: Any,
@@ -125,14 +112,14 @@ def _best_device(
     scratch: Any,
 ) -> tuple[int, int]:
     """The best score of a GPU share on one node, and the first device that gives it."""
-    before = _fragments(cpu_free, free, model, requests, scratch)
+    before = node_fragments(cpu_free, free, model, requests, scratch)
     after[:] = free
     best, chosen = -1, -1
     for device in range(len(free)):
-        if free[device] < gpu_milli or _has_twin_before(free, device):
+        if free[device] < gpu_milli or has_twin_before(free, device):
             continue
         after[device] -= gpu_milli
-        score = _levels_of(before - _fragments(cpu_free - cpu_request, after, model, requests, scratch), levels)
+        score = _levels_of(before - node_fragments(cpu_free - cpu_request, after, model, requests, scratch), levels)
         after[device] += gpu_milli
         if score > best:
             best, chosen = score, device
@@ -145,28 +132,9 @@ def _device_of(
 ) -> int:
     # The columns of the requests come one by one: numba takes long to recognise a tuple of arrays from Python.
     requests, after = TypicalRequests(*columns), np.empty(len(free), dtype=np.int64)
-    scratch = _scratch(requests)
+    scratch = scratch_for(requests)
     _, device = _best_device(cpu_free, free, model, cpu_request, gpu_milli, levels, requests, after, scratch)
     return int(device)
-
-
-@njit(cache=True)
-def _has_twin_before(free: Any, device: int) -> bool:
-    """Whether an earlier device is as free: it would give the same score, and the first of equals is taken."""
-    for earlier in range(device):  # noqa: SIM110 - numba compiles no generators
-        if free[earlier] == free[device]:
-            return True
-    return False
-
-
-@njit(cache=True)
-def _same_state(free: Any, gpu_free: Any, row: int, other: int) -> bool:
-    if free[row, CPU] != free[other, CPU]:
-        return False
-    for device in range(gpu_free.shape[1]):  # noqa: SIM110 - numba compiles no generators
-        if gpu_free[row, device] != gpu_free[other, device]:
-            return False
-    return True
 
 
 @njit(cache=True)
@@ -185,14 +153,14 @@ def _scores(
 ) -> None:
     """Write the score of each row; to hand a new array back would take long."""
     requests = TypicalRequests(*columns)
-    scratch = _scratch(requests)
+    scratch = scratch_for(requests)
     after = np.empty(gpu_free.shape[1], dtype=np.int64)
     # Many nodes of a model are in the same state, most of all the idle ones; the last one scored stands for its like.
     scored = np.full(requests.allowed.shape[1], -1, dtype=np.int64)
     for at in range(len(rows)):
         row, model = rows[at], gpu_model[rows[at]]
         like = scored[model]
-        if like >= 0 and _same_state(free, gpu_free, rows[like], row):
+        if like >= 0 and same_state(free, gpu_free, rows[like], row):
             scores[at] = scores[like]
             continue
         scored[model] = at
@@ -208,5 +176,7 @@ def _scores(
             if wanted > 0 and after[device] >= pod_gpu_milli:
                 after[device] -= pod_gpu_milli
                 wanted -= 1
-        before = _fragments(cpu_free, gpu_free[row], model, requests, scratch)
-        scores[at] = _levels_of(before - _fragments(cpu_free - cpu_request, after, model, requests, scratch), levels)
+        before = node_fragments(cpu_free, gpu_free[row], model, requests, scratch)
+        scores[at] = _levels_of(
+            before - node_fragments(cpu_free - cpu_request, after, model, requests, scratch), levels
+        )
