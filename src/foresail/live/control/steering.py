@@ -76,6 +76,7 @@ class LiveSteering(Listener):
         self._telemetry = telemetry or NoTelemetry()
         self._failed = failed
         self._dry_run = dry_run
+        self._has_controllers = bool(controllers)
         self._resizer = Resizer(api)
         self.moves = Moves(
             api,
@@ -105,7 +106,8 @@ class LiveSteering(Listener):
 
     async def take_over(self) -> None:
         """It is to lead: go on with the moves of whoever did before."""
-        if not self._dry_run:
+        # Nobody moves pods without controllers, and the right to read records of moves comes with them.
+        if self._has_controllers and not self._dry_run:
             await self.moves.take_over()
 
     def lead(self, *, leads: bool) -> None:
