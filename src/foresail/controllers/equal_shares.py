@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foresail.controllers.moving import SYSTEM_NAMESPACE
 from foresail.core.control import Action, Resize, RunningPod, View
-
-SYSTEM_NAMESPACE = "kube-system"
 
 
 class EqualShares:

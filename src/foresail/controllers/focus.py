@@ -6,8 +6,8 @@ import math
 from collections.abc import Hashable, Sequence
 
 from foresail.controllers.moving import Room
-from foresail.controllers.outlook import JobOutlook, Outlook
-from foresail.core.control import ACCURACY, LOSS, STEPS_DONE, STEPS_TOTAL, Action, Candidate, Move, Resize, View
+from foresail.controllers.outlook import JobOutlook, Outlook, evaluation
+from foresail.core.control import STEPS_DONE, STEPS_TOTAL, Action, Candidate, Move, Resize, View
 from foresail.forecast.growth import Growth
 from foresail.forecast.sharing import in_order, shortest_first_ends_s
 
@@ -105,8 +105,7 @@ class Focus:
         there = {one.job for one in view.running.values()}
         self._growth = {job: growth for job, growth in self._growth.items() if job in there}
         for uid, one in view.running.items():
-            loss, step = view.telemetry.reading(uid, LOSS), view.telemetry.reading(uid, STEPS_DONE)
-            value = view.telemetry.reading(uid, ACCURACY) if loss is None else loss
+            value, step = evaluation(view, uid), view.telemetry.reading(uid, STEPS_DONE)
             steps = view.telemetry.reading(uid, STEPS_TOTAL)
             if value is not None and step is not None and steps:
                 # By steps and not by time: one that is given little must not look as if it had nothing more to learn.

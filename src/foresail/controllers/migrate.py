@@ -6,7 +6,8 @@ import math
 from collections.abc import Hashable
 
 from foresail.controllers.moving import Room, jobs_by_node, may_be_moved
-from foresail.core.control import ACCURACY, LOSS, STEPS_DONE, Action, Candidate, Move, RunningPod, View
+from foresail.controllers.outlook import evaluation
+from foresail.core.control import STEPS_DONE, Action, Candidate, Move, RunningPod, View
 from foresail.forecast.growth import Growth, GrowthClass
 
 
@@ -67,8 +68,7 @@ class Migrate:
         self._growth = {job: growth for job, growth in self._growth.items() if job in there}
         self._moves = {job: count for job, count in self._moves.items() if job in there}
         for uid, one in view.running.items():
-            value = view.telemetry.reading(uid, LOSS)
-            value = view.telemetry.reading(uid, ACCURACY) if value is None else value
+            value = evaluation(view, uid)
             step = view.telemetry.reading(uid, STEPS_DONE)
             if value is not None and step is not None:
                 growth = self._growth.setdefault(one.job, Growth(threshold=self._threshold, interval_s=self.every_s))

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from foresail.controllers.moving import jobs_by_node, may_be_moved
 from foresail.core.columns import CPU
-from foresail.core.control import CPU_USED_S, STEPS_DONE, STEPS_TOTAL, RunningPod, View
+from foresail.core.control import ACCURACY, CPU_USED_S, LOSS, STEPS_DONE, STEPS_TOTAL, RunningPod, View
 from foresail.forecast.remaining import Forecasts
+
+
+def evaluation(view: View, uid: Hashable) -> float | None:
+    """What a job evaluates to by its last report: its loss, or its accuracy if it tells no loss."""
+    loss = view.telemetry.reading(uid, LOSS)
+    return view.telemetry.reading(uid, ACCURACY) if loss is None else loss
 
 
 class JobOutlook(NamedTuple):
