@@ -86,8 +86,11 @@ class Controller:
         self.thread.join()
 
     def wait_for(self, count):
+        self.wait_until(lambda: len(self.requests) >= count)
+
+    def wait_until(self, seen):
         with self.arrived:
-            assert self.arrived.wait_for(lambda: len(self.requests) >= count, WITHIN_S)
+            assert self.arrived.wait_for(seen, WITHIN_S)
 
     @property
     def steps(self):
@@ -360,9 +363,9 @@ def test_a_token_goes_to_nobody_else_and_is_never_shown(tmp_path, capsys):
         assert {path for path, _, _ in controller.requests} == {"/v1/progress"}
         # Renewed, as the tokens of pods are; then spoilt.
         (tmp_path / "token").write_text("second")
+        controller.wait_until(lambda: controller.requests[-1][1] == "Bearer second")
         controller.answers.clear()
         assert mine.flush(WITHIN_S)
-        assert controller.requests[-1][1] == "Bearer second"
         (tmp_path / "token").write_text("sec\nret")
         mine.report(step=2)
         assert not mine.flush(WITHIN_S)
