@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.live.moves.players import Habits
 from tests.live.moves.stage import Stage, make_job, owned_by
+from tests.live.volumes import fill, small_volume
 
 from foresail.live.moves.record import MovePhase
 
@@ -233,6 +234,29 @@ def test_a_job_that_confirms_no_checkpoint_stays_and_is_left_alone_for_a_while(s
     assert stage.noted[1][3] == "move undone: default/train-x confirmed no checkpoint within 20 s"
     assert "as its last move came to nothing: default/train-x confirmed no" in stage.noted[2][3]
     assert len(stage.stays("train")) == 1
+
+
+def test_a_job_whose_volume_is_full_stays_where_it_is_and_the_volume_is_named(server, virtual, tmp_path):
+    with small_volume(tmp_path / "volume"):
+        stage = job_stage(tmp_path, rest_s=4.0)
+
+        async def story() -> None:
+            filler = fill(stage.volume.root)
+            await stage.until(lambda: stage.phases and stage.phases[-1][1] == OVER)
+            assert stage.told.asked("POST", "/eviction") == []
+            filler.unlink()
+            await asyncio.sleep(5)
+            stage.controller.moves = {"train-x": "b"}
+            await stage.until(lambda: "moved" in [one[0] for one in stage.noted])
+
+        stage.tell(server, virtual, story)
+        assert phases(stage)[:3] == [CHECKPOINT, UNDO, OVER]
+        assert stage.noted[1][3] == (
+            f"move undone: its checkpoint cannot be asked for: the volume of {stage.volume.root}/default/train is full "
+            "(No space left on device); make room on it"
+        )
+        before, after = stage.stays("train")
+        assert after.first_step == before.last_step
 
 
 def test_a_budget_is_waited_for_and_the_move_undone_if_it_never_allows_it(server, virtual, tmp_path):

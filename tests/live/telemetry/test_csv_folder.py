@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 import structlog
 from tests.live.telemetry.reporting import NOW_S, Reporting, counts
+from tests.live.volumes import fill, small_volume
 
 from foresail.errors import OptionError
-from foresail.live.telemetry.checkpoints import ReportedCheckpoints
+from foresail.live.telemetry.checkpoints import ReportedCheckpoints, VolumeFullError
 from foresail.live.telemetry.csv_folder import CsvFolders
 from foresail.live.telemetry.folders import JobsFolder
 
@@ -234,6 +236,60 @@ def test_a_folder_that_cannot_be_written_to_is_told_and_not_asked_in_again(one, 
         one.look()
     assert "a checkpoint cannot be asked for" in logs[0]["why"]
     assert not one.checkpoints.ask(JOB, "r2")
+
+
+def test_a_full_volume_is_told_as_such_and_a_request_finds_its_way_when_there_is_room(one, tmp_path):
+    with small_volume(tmp_path / "team"):
+        folder = tmp_path / "team/train"
+        write(folder, row(90, 10))
+        one.look()
+        filler = fill(tmp_path / "team")
+        assert one.checkpoints.ask(JOB, "r1"), "nobody has tried yet"
+        with structlog.testing.capture_logs() as logs:
+            one.look()
+        assert logs[0]["why"] == "a checkpoint cannot be asked for: No space left on device"
+        for _ in range(2):
+            with pytest.raises(
+                VolumeFullError, match=f"the volume of {folder} is full .No space left on device.; make"
+            ):
+                one.checkpoints.ask(JOB, "r1")
+            one.look()
+        assert not (folder / "checkpoint-request").exists()
+        assert one.checkpoints.ask(JOB, "r2"), (
+            "whether there is room for another request is not known before it is tried"
+        )
+        filler.unlink()
+        one.look()
+        assert one.checkpoints.ask(JOB, "r2")
+        assert (folder / "checkpoint-request").read_text() == "r2\n"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_want_of_space_that_is_told_late_counts_as_well_and_another_way_to_ask_makes_up_for_it(
+    one, tmp_path, monkeypatch, number
+):
+    """A server of files may find out when it is told to put them on disk."""
+    write(tmp_path / "team/train", row(90, 10))
+    one.look()
+
+    def refuse(_file: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    one.checkpoints.ask(JOB, "r1")
+    one.look()
+    with pytest.raises(VolumeFullError, match=os.strerror(number)):
+        one.checkpoints.ask(JOB, "r1")
+
+    class Reached:
+        def ask(self, job: str, request_id: str) -> bool:
+            return (job, request_id) == (JOB, "r1")
+
+        def withdraw(self, job: str, request_id: str) -> None:
+            pass
+
+    for channels in ([one.source, Reached()], [Reached(), one.source]):
+        assert ReportedCheckpoints(one.store, channels, one.metrics).ask(JOB, "r1")
 
 
 def test_asking_wakes_who_looks(one, tmp_path):

@@ -9,26 +9,30 @@ import msgspec
 from foresail.live.actions.moving import LeaveResult, Leaving
 from foresail.live.moves.record import MovePhase, MoveRecord, MovingPod
 from foresail.live.moves.tools import MoveTools
+from foresail.live.telemetry.checkpoints import VolumeFullError
 from foresail.logs import get_logger
 
 BETWEEN_TRIES_S = 5.0
+_FULL = "its checkpoint cannot be asked for: {}"
 
 
 async def checkpoint(record: MoveRecord, tools: MoveTools) -> MoveRecord | None:
     """Ask the job for a checkpoint and wait for its word that there is one; one that cannot be asked goes as it is."""
     try:
         pods = tuple([await _asked(pod, record, tools) for pod in record.pods])
-    except Exception as error:  # noqa: BLE001 - a full volume, say; nobody is made to go for a checkpoint that is not there
+    except VolumeFullError as error:
+        return tools.undone(record, _FULL.format(error))
+    except Exception as error:  # noqa: BLE001 - nobody is made to go for a checkpoint that is not there
         get_logger().exception("checkpoint_not_asked_for", move=record.id)
         return tools.undone(record, f"its checkpoint could not be asked for: {error}")
     if pods != record.pods:
         return record.with_pods(pods)  # whoever goes on with this knows that there is an answer to wait for
     while True:
         pods = tuple(_confirmed(pod, record.id, tools) for pod in pods)
-        against = _against(record, tools)
+        missing = [pod for pod in pods if pod.is_asked and pod.checkpoint_step is None]
+        against = _against(record, tools) or _finds_no_room(missing, record.id, tools)
         if against:
             return tools.undone(record, against)
-        missing = [pod for pod in pods if pod.is_asked and pod.checkpoint_step is None]
         if not missing:
             return record.with_pods(pods).to(MovePhase.EVICT, tools.now_s())
         if tools.now_s() >= record.phase_s + tools.settings.checkpoint_s:
@@ -48,6 +52,16 @@ async def _asked(pod: MovingPod, record: MoveRecord, tools: MoveTools) -> Moving
             return pod
         await tools.look()
     return msgspec.structs.replace(pod, is_asked=True)
+
+
+def _finds_no_room(pods: list[MovingPod], request_id: str, tools: MoveTools) -> str:
+    """Which volume has no room for the request, and so none for a checkpoint; it is known when it was tried."""
+    try:
+        for pod in pods:
+            tools.checkpoints.ask(pod.job, request_id)
+    except VolumeFullError as error:
+        return _FULL.format(error)
+    return ""
 
 
 def _confirmed(pod: MovingPod, request_id: str, tools: MoveTools) -> MovingPod:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from foresail.errors import ForesailError
 from foresail.live.telemetry.metrics import TelemetryMetrics
 from foresail.live.telemetry.progress import ProgressStore
+
+
+class VolumeFullError(ForesailError):
+    """A job that is asked on its volume cannot be, for the volume is full: no checkpoint would find room there."""
 
 
 class Checkpoints(Protocol):
@@ -20,7 +25,7 @@ class Checkpoints(Protocol):
 
     def ask(self, job: str, request_id: str) -> bool:
         """Ask a job for a checkpoint; asking again with the same id is harmless. False: there is no way to ask this
-        job, it only gets SIGTERM.
+        job, it only gets SIGTERM. Raises VolumeFullError while it could be asked but for a full volume.
         """
 
     def withdraw(self, job: str, request_id: str) -> None:
@@ -67,7 +72,9 @@ class Channel(Protocol):
     """A way on which jobs can be asked."""
 
     def ask(self, job: str, request_id: str) -> bool:
-        """Whether this job can be asked this way; if so it is, now or when it next reports."""
+        """Whether this job can be asked this way; if so it is, now or when it next reports. May raise
+        VolumeFullError.
+        """
 
     def withdraw(self, job: str, request_id: str) -> None:
         """Ask no more."""
@@ -85,11 +92,18 @@ class ReportedCheckpoints:
         """Job to the request that waits for its answer."""
 
     def ask(self, job: str, request_id: str) -> bool:
-        asked = [channel.ask(job, request_id) for channel in self._channels]
-        if any(asked) and self._open.get(job) != request_id:
+        asked, full = False, None
+        for channel in self._channels:
+            try:
+                asked |= channel.ask(job, request_id)
+            except VolumeFullError as error:
+                full = error
+        if not asked and full is not None:
+            raise full
+        if asked and self._open.get(job) != request_id:
             self._open[job] = request_id
             self._metrics.checkpoints.labels("asked").inc()
-        return any(asked)
+        return asked
 
     def withdraw(self, job: str, request_id: str) -> None:
         self._close(job, request_id, "withdrawn")

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from foresail.live.telemetry.checkpoints import VolumeFullError
 from foresail.live.telemetry.csv_rows import CsvRows, Written
 from foresail.live.telemetry.folders import JobsFolder, OffLoop, Place, places
 from foresail.live.telemetry.jobs import Jobs
@@ -23,6 +25,7 @@ REQUEST_FILE = "checkpoint-request"
 _MOST_BYTES = 1 << 18
 """Read of one file in one look: two thousand rows. Of a longer file the last rows are those that matter."""
 _HEAD_BYTES = 4096
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class _Follow:
@@ -58,6 +61,8 @@ class CsvFolders:
         self._withdrawn: dict[tuple[str, str], None] = {}
         self._written: dict[Place, str] = {}
         self._unwritable: set[Place] = set()
+        self._full: dict[Place, tuple[str, str]] = {}
+        """Where there was no room for a request, with its id and what the system said; the next one may find some."""
         self._soon = asyncio.Event()
 
     @property
@@ -96,13 +101,23 @@ class CsvFolders:
     # --- checkpoints, see `foresail.live.telemetry.checkpoints.Channel` ----------------------------------------------
 
     def ask(self, job: str, request_id: str) -> bool:
-        """Whether a job's folder is known and can be written to, as far as one knows."""
+        """Whether a job's folder is known and can be written to, as far as one knows.
+
+        Raises VolumeFullError if this request found no room there: such a job can be asked, but neither the request
+        nor a checkpoint would be on disk. It is tried again at every look, until it is withdrawn.
+        """
         theirs = [place for (one, place), follow in self._followed.items() if one == job and follow.is_there]
-        if not any(place not in self._unwritable for place in theirs):
+        writable = [place for place in theirs if place not in self._unwritable]
+        if not writable:
             return False
-        self._withdrawn.pop((job, request_id), None)
-        self._requests[job] = request_id
-        self._soon.set()
+        if self._requests.get(job) != request_id or (job, request_id) in self._withdrawn:
+            self._withdrawn.pop((job, request_id), None)
+            self._requests[job] = request_id
+            self._soon.set()
+        full = {place: said for place in writable if (said := self._full.get(place, ("", "")))[0] == request_id}
+        if len(full) == len(writable):
+            place, (_, why) = next(iter(full.items()))
+            raise VolumeFullError(f"the volume of {place} is full ({why}); make room on it")
         return True
 
     def withdraw(self, job: str, request_id: str) -> None:
@@ -135,22 +150,28 @@ class CsvFolders:
             _noting(seen.remarks, "a request cannot be withdrawn", _unask, place, one)
             if self._written.get(place) == one:
                 del self._written[place]
+            if self._full.get(place, ("", ""))[0] == one:
+                del self._full[place]
         if request_id and self._written.get(place) != request_id:
-            if _noting(seen.remarks, "a checkpoint cannot be asked for", _ask, place, request_id):
+            failed = _noting(seen.remarks, "a checkpoint cannot be asked for", _ask, place, request_id)
+            self._full.pop(place, None)
+            if failed is None:
                 self._written[place] = request_id
                 self._unwritable.discard(place)
+            elif failed.errno in _FULL:
+                self._full[place] = (request_id, os.strerror(failed.errno))
             else:
                 self._unwritable.add(place)
 
 
-def _noting(remarks: list[str], what: str, work: Callable[..., None], *about: object) -> bool:
-    """Whether some work on files could be done; why not is noted."""
+def _noting(remarks: list[str], what: str, work: Callable[..., None], *about: object) -> OSError | None:
+    """Do some work on files; why it could not be done is noted, and returned."""
     try:
         work(*about)
     except OSError as error:
         remarks.append(f"{what}: {error.strerror or error}")
-        return False
-    return True
+        return error
+    return None
 
 
 def _read(follow: _Follow, seen: _FileNews) -> None:
@@ -176,8 +197,10 @@ def _ask(place: Place, request_id: str) -> None:
         made = os.open(
             beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder
         )
+        text = f"{request_id}\n".encode()
         try:
-            os.write(made, f"{request_id}\n".encode())
+            if os.write(made, text) < len(text):  # the rest found no room; half an id is another's
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(made)
         finally:
             os.close(made)
