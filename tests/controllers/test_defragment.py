@@ -110,6 +110,7 @@ def test_a_pod_that_was_replaced_has_not_left():
         ({"gang": Gang("ring", 2)}, False),
         ({"annotations": {"foresail.dev/no-move": "true"}}, False),
         ({"annotations": {"foresail.dev/no-move": "false"}}, True),
+        ({"annotations": {"foresail.dev/no-move": "False"}}, True),
     ],
 )
 def test_gangs_and_pods_that_are_not_to_be_moved_stay(change, moved):

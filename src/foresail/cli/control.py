@@ -27,6 +27,8 @@ Examples:
   foresail control equal-shares --dry-run
 
   foresail control equal-shares:every_s=30 --scheduler-name default-scheduler --journal journal.jsonl
+
+  foresail control check job/train-7      (what the Job lacks so that its pods can be moved)
 """
 
 

@@ -14,6 +14,8 @@ from foresail.cli.compare import EPILOG as COMPARE_EXAMPLES
 from foresail.cli.compare import compare
 from foresail.cli.control import EPILOG as CONTROL_EXAMPLES
 from foresail.cli.control import control
+from foresail.cli.control_check import EPILOG as CHECK_EXAMPLES
+from foresail.cli.control_check import control_check
 from foresail.cli.controllers import controllers
 from foresail.cli.explain import EPILOG as EXPLAIN_EXAMPLES
 from foresail.cli.explain import explain
@@ -30,10 +32,16 @@ from foresail.cli.simulate import simulate
 from foresail.errors import ForesailError
 
 _INTERRUPTED = 130
+_CHECK = "control check"
 
 
 class _Verbs(TyperGroup):
     """All verbs. Those that keep something when they are interrupted say what in the KeyboardInterrupt itself."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # What follows control are names of controllers otherwise, so it cannot be a group of verbs.
+        words = _CHECK.split()
+        return super().resolve_command(ctx, [_CHECK, *args[len(words) :]] if args[: len(words)] == words else args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -61,6 +69,7 @@ app.command(epilog=RUN_EXAMPLES)(run)
 app.command(epilog=EXPLAIN_EXAMPLES)(explain)
 app.command(epilog=PARITY_EXAMPLES)(parity)
 app.command(epilog=CONTROL_EXAMPLES)(control)
+app.command(_CHECK, epilog=CHECK_EXAMPLES)(control_check)
 app.command(epilog=EXTENDER_EXAMPLES)(extender)
 app.command()(report)
 app.command()(policies)

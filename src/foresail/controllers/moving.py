@@ -6,18 +6,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from foresail.core.control import RunningPod, View
+from foresail.core.control import RunningPod, View, is_not_to_move
 from foresail.core.model import Pod
 
-NO_MOVE = "foresail.dev/no-move"
-"""Annotation: whoever wrote the pod does not want it moved; any value but `false` counts."""
 SYSTEM_NAMESPACE = "kube-system"
 
 
 def may_be_moved(one: RunningPod) -> bool:
     """Whether a pod is one that may go on elsewhere: alone, and nobody has said no."""
-    refused = one.annotations.get(NO_MOVE, "false") != "false"
-    return one.pod.gang is None and one.pod.spec.namespace != SYSTEM_NAMESPACE and not refused
+    system = one.pod.spec.namespace == SYSTEM_NAMESPACE
+    return one.pod.gang is None and not system and not is_not_to_move(one.annotations)
 
 
 class Room:

@@ -40,6 +40,15 @@ class Telemetry(Protocol):
         """The latest value of a reading; None where nobody has measured it."""
 
 
+NO_MOVE = "foresail.dev/no-move"
+"""Annotation: whoever wrote the pod does not want it moved. Any value but `false` counts."""
+
+
+def is_not_to_move(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod's annotations say that nobody is to move it."""
+    return annotations.get(NO_MOVE, "false").lower() != "false"
+
+
 class NoTelemetry:
     """Nothing is measured."""
 

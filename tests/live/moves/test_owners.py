@@ -10,7 +10,8 @@ import pytest
 from tests.live.cluster import make_pod
 from tests.live.moves.stage import make_job, owned_by
 
-from foresail.live.moves.owners import Subject, lacks, obstacle
+from foresail.live.moves.owners import lacks, obstacle
+from foresail.live.moves.subjects import Subject
 
 Object = dict[str, Any]
 
@@ -57,7 +58,8 @@ def test_a_job_whose_every_move_counts_as_a_failure_keeps_two_failures_of_its_ow
     (found,) = [one for one in lacks(subject) if "counts as a failure" in one.problem]
     assert found.stops is stops
     assert f"{failed} of {limit}" in found.problem
-    assert "podFailurePolicy" in found.remedy
+    assert found.remedy == "make job/train anew with this; podFailurePolicy is immutable"
+    assert found.manifest == {"spec": {"podFailurePolicy": make_job("x")["spec"]["podFailurePolicy"]}}
     assert found.patch == ({"spec": {"backoffLimit": limit + 10}} if stops else None)
 
 
@@ -162,6 +164,7 @@ def test_what_stops_a_move_is_told_before_what_one_should_know():
     subject.pod["metadata"]["annotations"] = {"foresail.dev/no-move": "true"}
     found = lacks(subject)
     assert [one.stops for one in found] == [True, False, False]
+    assert found[1].manifest == {"spec": {"terminationGracePeriodSeconds": 60}}
     assert json.loads(found[0].command("default").split("-p ")[1].strip("'")) == {
         "metadata": {"annotations": {"foresail.dev/no-move": None}}
     }
@@ -182,3 +185,118 @@ def test_what_stops_a_move_is_told_before_what_one_should_know():
 def test_a_claim_that_only_one_node_can_use_keeps_two_pods_apart(modes, one_at_a_time):
     claims = {str(at): {"spec": {"accessModes": copy.copy(one)}} for at, one in enumerate(modes)}
     assert Subject(bare().pod, claims=claims).is_on_one_node_at_a_time is one_at_a_time
+
+
+def test_a_job_that_restarts_its_pods_itself_is_told_that_the_policy_needs_them_not_to():
+    subject = job_subject(podFailurePolicy=None)
+    subject.pod["spec"]["restartPolicy"] = "OnFailure"
+    (found,) = [one for one in lacks(subject) if "counts as a failure" in one.problem]
+    assert found.manifest["spec"]["template"] == {"spec": {"restartPolicy": "Never"}}
+
+
+def deployment(replicas: int = 1, **template: Any) -> Subject:
+    spec = {"replicas": replicas, "template": {"metadata": template, "spec": {}}}
+    above = {"metadata": {"name": "web", "uid": "uid-web"}, "spec": spec}
+    owner = {"metadata": {"name": "web-1", "uid": "uid-web-1"}, "spec": spec}
+    return Subject(owned_by(owner, "ReplicaSet", make_pod("web-x", node="a")), owner, above)
+
+
+def test_what_the_template_says_is_patched_in_the_deployment_above():
+    subject = deployment()
+    subject.pod["spec"]["terminationGracePeriodSeconds"] = 5
+    (found,) = [one for one in lacks(subject) if "SIGTERM" in one.problem]
+    assert found.command("team") == (
+        "kubectl -n team patch deployment web --type merge -p "
+        '\'{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":60}}}}\''
+    )
+
+
+def test_an_annotation_that_comes_again_with_each_successor_is_told_so():
+    annotations = {"foresail.dev/no-move": "true"}
+    subject = deployment(annotations=annotations)
+    subject.pod["metadata"]["annotations"] = annotations
+    assert lacks(subject)[0].remedy == "its successors carry it, too, until deployment/web makes them without it"
+
+
+@pytest.mark.parametrize(
+    ("subject", "count"),
+    [
+        (deployment(1), 0),
+        (deployment(3), 3),
+        (job_subject(parallelism=2), 2),
+        (job_subject(parallelism=2, completionMode="Indexed"), 0),
+    ],
+)
+def test_pods_that_nothing_tells_apart_are_one_job(subject, count):
+    found = [one.problem for one in lacks(subject) if "nothing tells apart" in one.problem]
+    assert found == [] if not count else f"has {count} pods" in found[0]
+
+
+# --- what is around a pod --------------------------------------------------------------------------------------------
+
+
+def trainer(*volumes: Object, at: str = "", mounts: dict[str, str] | None = None) -> Subject:
+    subject = bare(spec_volumes=list(volumes))
+    container = subject.pod["spec"]["containers"][0]
+    container["env"] = [{"name": "FORESAIL_CHECKPOINT_DIR", "value": at}] if at else []
+    container["volumeMounts"] = [{"mountPath": path, "name": name} for path, name in (mounts or {}).items()]
+    return subject
+
+
+CLAIM = {"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}
+SCRATCH = {"name": "scratch", "emptyDir": {}}
+
+
+@pytest.mark.parametrize(
+    ("subject", "told"),
+    [
+        (trainer(), "nothing says where it keeps checkpoints"),
+        (trainer(SCRATCH), "nothing says where it keeps checkpoints"),
+        (trainer(CLAIM), ""),  # it may have its own way
+        (trainer({"name": "files", "nfs": {"server": "x", "path": "/"}}), ""),
+        (trainer(CLAIM, at="/data/run", mounts={"/data": "shared"}), ""),
+        (trainer(CLAIM, SCRATCH, at="/data/run", mounts={"/data": "shared", "/scratch": "scratch"}), ""),
+        (trainer(CLAIM, at="/elsewhere", mounts={"/data": "shared"}), "is /elsewhere, on no volume"),
+        (trainer(CLAIM, at="/database", mounts={"/data": "shared"}), "is /database, on no volume"),
+        (
+            trainer(CLAIM, SCRATCH, at="/data/tmp/x", mounts={"/data": "shared", "/data/tmp": "scratch"}),
+            "is /data/tmp/x, on its volume scratch (emptyDir)",
+        ),
+    ],
+)
+def test_checkpoints_that_are_not_there_for_the_successor_are_told(subject, told):
+    found = [one for one in lacks(subject) if not one.stops]
+    assert [one.problem for one in found if told and told in one.problem] or (not told and found == [])
+
+
+def budget(allowed: int, labels: dict[str, str] | None, **spec: Any) -> Object:
+    chosen = {} if labels is None else {"selector": {"matchLabels": labels}}
+    status = {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1}
+    return {"metadata": {"name": "keep"}, "spec": {**spec, **chosen}, "status": status}
+
+
+SOLO = {"foresail.dev/job": "solo"}
+
+
+@pytest.mark.parametrize(
+    ("budgets", "told"),
+    [
+        ([budget(1, SOLO, maxUnavailable=1)], ""),
+        ([budget(0, {"app": "other"}, maxUnavailable=0)], ""),
+        ([budget(0, None, maxUnavailable=0)], ""),  # without a selector it is about nobody
+        ([budget(0, SOLO, maxUnavailable=0)], "disruption budget keep (maxUnavailable: 0) allows nobody to go now"),
+        ([budget(0, {}, minAvailable="100%")], "disruption budget keep (minAvailable: 100%) allows nobody"),
+        ([budget(1, SOLO), budget(1, {})], "2 disruption budgets are about it (keep, keep)"),
+    ],
+)
+def test_budgets_that_let_nobody_go_stop_moves(budgets, told):
+    subject = Subject(bare().pod, budgets=tuple(budgets))
+    found = obstacle(subject)
+    assert found.startswith(told) if told else found == ""
+
+
+def test_a_claim_of_one_node_at_a_time_is_told():
+    subject = Subject(trainer(CLAIM).pod, claims={"shared": {"spec": {"accessModes": ["ReadWriteOnce"]}}})
+    (found,) = lacks(subject)
+    assert not found.stops
+    assert found.problem.startswith("its claim shared (ReadWriteOnce) is of use on one node at a time")

@@ -8,9 +8,10 @@ from hashlib import sha256
 from foresail.kube.api.client import Client
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.pods import CachedPod
-from foresail.live.moves.owners import Subject, look_at, obstacle
+from foresail.live.moves.owners import obstacle
 from foresail.live.moves.record import MovingPod
 from foresail.live.moves.rooms import Rooms
+from foresail.live.moves.subjects import Subject, look_at
 from foresail.live.moves.successors import as_placed, to_be_made
 from foresail.live.telemetry.jobs import job_of
 

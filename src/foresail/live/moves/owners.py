@@ -1,37 +1,16 @@
-"""What has to be so for a pod to be moved safely, and what mends it where it is not: by its owner and its volumes."""
+"""What has to be so for a pod to be moved safely, and what mends it where it is not."""
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from foresail.kube.api.client import Client, Object
-from foresail.kube.api.errors import NotFound
-from foresail.kube.api.kinds import (
-    CLAIM,
-    DEPLOYMENT,
-    JOB,
-    POD,
-    REPLICA_SET,
-    REPLICATION_CONTROLLER,
-    STATEFUL_SET,
-    VOLUME,
-    Kind,
-)
+from foresail.core.control import NO_MOVE, is_not_to_move
+from foresail.kube.api.client import Object
 from foresail.kube.objects.values import JOB as JOB_LABEL
-from foresail.kube.objects.values import NO_MOVE
 from foresail.live.cache.pods import CachedPod
-
-OWNERS: dict[str, Kind] = {
-    "Job": JOB,
-    "ReplicaSet": REPLICA_SET,
-    "ReplicationController": REPLICATION_CONTROLLER,
-    "StatefulSet": STATEFUL_SET,
-}
-"""Those that are known to make a successor which may go to another node."""
+from foresail.live.moves.subjects import OWNERS, Lack, Subject
+from foresail.live.moves.surroundings import of_budgets, of_checkpoints, of_volumes
 
 _NEVER = {
     "DaemonSet": "a DaemonSet makes its successor for the same node",
@@ -46,121 +25,13 @@ _BACKOFF_LIMIT = 6
 _FAILURES_LEFT = 2
 """Failures that must be left after a move is counted as one, or the job's own next one would be its end."""
 _SHORT_GRACE_S = 10
+_ENOUGH_GRACE_S = 60
 
 IGNORE_DISRUPTIONS: Object = {
     "podFailurePolicy": {
         "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
     }
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """One thing that stands against a move, or that one should know before it."""
-
-    problem: str
-    stops: bool = True
-    """Whether such a pod is not moved; else it is only told."""
-    patch: Object | None = None
-    """What mends it, as a merge patch of the object named in `of`."""
-    of: str = ""
-    """KIND/NAME that the patch is for."""
-    remedy: str = ""
-    """What to do, in words."""
-
-    def command(self, namespace: str) -> str:
-        """The patch as somebody would type it; empty if there is none."""
-        if self.patch is None:
-            return ""
-        kind, _, name = self.of.partition("/")
-        text = shlex.quote(json.dumps(self.patch, separators=(",", ":")))
-        return f"kubectl -n {namespace} patch {kind} {name} --type merge -p {text}"
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A pod to be moved, with what is to be known of it."""
-
-    pod: Object
-    owner: Object | None = None
-    """Its controller; None if it has none, or one of a kind that is not known."""
-    deployment: Object | None = None
-    """The Deployment above its ReplicaSet."""
-    claims: Mapping[str, Object] = field(default_factory=dict)
-    volumes: Mapping[str, Object] = field(default_factory=dict)
-    """Bound volumes by the claim's name."""
-
-    @property
-    def reference(self) -> Object | None:
-        """The pod's controller as the pod names it."""
-        return controller_of(self.pod)
-
-    @property
-    def template(self) -> Object | None:
-        return None if self.owner is None else (self.owner.get("spec") or {}).get("template")
-
-    @property
-    def is_on_one_node_at_a_time(self) -> bool:
-        """Whether a volume keeps a second pod from starting on another node beside the first."""
-        modes = [set((one.get("spec") or {}).get("accessModes") or ()) for one in self.claims.values()]
-        return any(not mode & {"ReadWriteMany", "ReadOnlyMany"} for mode in modes)
-
-
-def controller_of(value: Object) -> Object | None:
-    """The controller among an object's owners, as it names it."""
-    references = value["metadata"].get("ownerReferences") or ()
-    return next((one for one in references if one.get("controller")), None)
-
-
-async def look_at(api: Client, namespace: str, name: str) -> Subject:
-    """A pod and all that decides whether it can be moved. NotFound if the pod is gone; others may be missing."""
-    pod = await api.get(POD.named(name, namespace))
-    reference = controller_of(pod)
-    owner = None if reference is None else await _owner(api, namespace, reference)
-    above = None if owner is None else controller_of(owner)
-    deployment = (
-        await _or_none(api, DEPLOYMENT.named(above["name"], namespace))
-        if above is not None and above.get("kind") == "Deployment"
-        else None
-    )
-    claims, volumes = {}, {}
-    for claim_name in claim_names(pod):
-        claim = await _or_none(api, CLAIM.named(claim_name, namespace))
-        if claim is None:
-            continue
-        claims[claim_name] = claim
-        bound_to = (claim.get("spec") or {}).get("volumeName")
-        volume = await _or_none(api, VOLUME.named(bound_to)) if bound_to else None
-        if volume is not None:
-            volumes[claim_name] = volume
-    return Subject(pod, owner, deployment, claims, volumes)
-
-
-async def _owner(api: Client, namespace: str, reference: Object) -> Object | None:
-    kind = OWNERS.get(reference.get("kind", ""))
-    if kind is None or reference.get("apiVersion") != kind.api_version:
-        return None
-    found = await _or_none(api, kind.named(reference["name"], namespace))
-    # One that was deleted and made again under its name is another, and does not look after this pod.
-    return found if found is not None and found["metadata"]["uid"] == reference.get("uid") else None
-
-
-async def _or_none(api: Client, path: str) -> Object | None:
-    try:
-        return await api.get(path)
-    except NotFound:
-        return None
-
-
-def claim_names(pod: Object) -> list[str]:
-    """Names of the claims that a pod uses."""
-    found = []
-    for volume in pod["spec"].get("volumes") or ():
-        if "persistentVolumeClaim" in volume:
-            found.append(volume["persistentVolumeClaim"]["claimName"])
-        elif "ephemeral" in volume:
-            found.append(f"{pod['metadata']['name']}-{volume['name']}")
-    return found
 
 
 def obstacle(subject: Subject) -> str:
@@ -182,7 +53,13 @@ def early_obstacle(pod: CachedPod) -> str:
 
 def lacks(subject: Subject) -> list[Lack]:
     """All that stands against moving the pod, then what one should know."""
-    found = [*_of_pod(subject), *_of_volumes(subject), *(list(_of_kind(subject)) or _of_owner(subject))]
+    found = [
+        *_of_pod(subject),
+        *of_volumes(subject),
+        *(list(_of_kind(subject)) or _of_owner(subject)),
+        *of_budgets(subject),
+        *of_checkpoints(subject),
+    ]
     return sorted(found, key=lambda one: not one.stops)
 
 
@@ -191,38 +68,37 @@ def lacks(subject: Subject) -> list[Lack]:
 
 def _of_pod(subject: Subject) -> Iterator[Lack]:
     metadata, spec = subject.pod["metadata"], subject.pod["spec"]
-    annotations = metadata.get("annotations") or {}
     if "deletionTimestamp" in metadata:
         yield Lack("it is being deleted")
     phase = (subject.pod.get("status") or {}).get("phase")
     if phase in {"Succeeded", "Failed"}:
         yield Lack(f"it has ended ({phase})")
-    if annotations.get(NO_MOVE, "false").lower() != "false":
+    if is_not_to_move(metadata.get("annotations") or {}):
         patch = {"metadata": {"annotations": {NO_MOVE: None}}}
-        yield Lack(f"its annotation {NO_MOVE} says so", patch=patch, of=f"pod/{metadata['name']}")
+        again = is_not_to_move(((subject.template or {}).get("metadata") or {}).get("annotations") or {})
+        remedy = f"its successors carry it, too, until {subject.written_as} makes them without it" if again else ""
+        yield Lack(f"its annotation {NO_MOVE} says so", patch=patch, of=f"pod/{metadata['name']}", remedy=remedy)
     grace_s = spec.get("terminationGracePeriodSeconds", 30)
     if grace_s < _SHORT_GRACE_S:
-        yield Lack(
+        told = (
             f"it is given {grace_s} s to end after SIGTERM (terminationGracePeriodSeconds), "
-            "which may be too short for a last checkpoint",
-            stops=False,
-            remedy="set terminationGracePeriodSeconds to what a checkpoint takes, where the pod is made",
+            "which may be too short for a last checkpoint"
         )
+        yield _mended_in_template(subject, told, {"spec": {"terminationGracePeriodSeconds": _ENOUGH_GRACE_S}})
 
 
-def _of_volumes(subject: Subject) -> Iterator[Lack]:
-    elsewhere = "keep the data on a ReadWriteMany volume"
-    for volume in subject.pod["spec"].get("volumes") or ():
-        name = volume["name"]
-        if "hostPath" in volume:
-            yield Lack(f"its volume {name} is a path on its node (hostPath)", remedy=elsewhere)
-        elif "emptyDir" in volume:
-            yield Lack(f"its volume {name} (emptyDir) is empty after a move", stops=False, remedy=elsewhere)
-    for claim, found in subject.volumes.items():
-        spec = found.get("spec") or {}
-        kind = next((one for one in ("local", "hostPath") if one in spec), "")
-        if kind:
-            yield Lack(f"its claim {claim} is bound to a volume on its node ({kind})", remedy=elsewhere)
+def _mended_in_template(subject: Subject, problem: str, template: Object) -> Lack:
+    """Something that is to be said where the pod is made."""
+    of = subject.written_as
+    if of.startswith(("job/", "pod/")):
+        manifest = template if of.startswith("pod/") else {"spec": {"template": template}}
+        return Lack(
+            problem, stops=False, manifest=manifest, remedy=f"make {of} anew with this; it takes no patch of it"
+        )
+    # A Deployment and a StatefulSet replace their pods when their template changes.
+    return Lack(
+        problem, stops=False, patch={"spec": {"template": template}}, of=of, remedy="the patch may replace its pods"
+    )
 
 
 # --- owners ----------------------------------------------------------------------------------------------------------
@@ -252,6 +128,24 @@ def _of_owner(subject: Subject) -> Iterator[Lack]:
         yield Lack(f"its owner {reference['kind']} {reference['name']} is being deleted")
     elif reference["kind"] == "Job":
         yield from _of_job(subject.owner, subject.pod)
+    yield from _of_count(subject)
+
+
+def _of_count(subject: Subject) -> Iterator[Lack]:
+    """Pods of one owner that nothing tells apart are one job: a StatefulSet and an Indexed Job number theirs."""
+    spec = (subject.owner or {}).get("spec") or {}
+    kind = (subject.reference or {}).get("kind")
+    if kind == "Job":
+        count = 1 if spec.get("completionMode") == "Indexed" else int(spec.get("parallelism") or 1)
+    else:
+        count = 1 if kind == "StatefulSet" else int(spec.get("replicas") or 1)
+    if count > 1:
+        yield Lack(
+            f"{subject.written_as} has {count} pods that nothing tells apart: a checkpoint that one of them confirms "
+            "counts for all, and their progress is read as one job's",
+            stops=False,
+            remedy="give each a number (an Indexed Job or a StatefulSet), or an owner of its own",
+        )
 
 
 def _of_bare_pod(metadata: Object) -> Iterator[Lack]:
@@ -266,14 +160,13 @@ def _of_bare_pod(metadata: Object) -> Iterator[Lack]:
 
 
 def _of_job(job: Object, pod: Object) -> Iterator[Lack]:
-    name, spec, status = job["metadata"]["name"], job.get("spec") or {}, job.get("status") or {}
+    name, spec = job["metadata"]["name"], job.get("spec") or {}
     of = f"job/{name}"
     if spec.get("managedBy", _JOB_CONTROLLER) != _JOB_CONTROLLER:
         yield Lack(f"its Job is managed by {spec['managedBy']}; what that makes in its place is not known")
     if spec.get("suspend"):
         yield Lack("its Job is suspended", patch={"spec": {"suspend": False}}, of=of)
-    ended = [one for one in status.get("conditions") or () if one["type"] in {"Complete", "Failed", "FailureTarget"}]
-    if any(one.get("status") == "True" for one in ended):
+    if has_ended(job):
         yield Lack("its Job has ended")
     if spec.get("podReplacementPolicy") != "Failed":
         yield Lack(
@@ -289,6 +182,13 @@ def _of_job(job: Object, pod: Object) -> Iterator[Lack]:
         yield from _of_failures(job, pod)
 
 
+def has_ended(job: Object) -> bool:
+    """Whether a Job makes no pods any more."""
+    found = (job.get("status") or {}).get("conditions") or ()
+    ends = {"Complete", "SuccessCriteriaMet", "Failed", "FailureTarget"}
+    return any(one["type"] in ends and one.get("status") == "True" for one in found)
+
+
 def _of_failures(job: Object, pod: Object) -> Iterator[Lack]:
     """Each move counts as a failure of the Job."""
     name, spec, status = job["metadata"]["name"], job.get("spec") or {}, job.get("status") or {}
@@ -298,11 +198,10 @@ def _of_failures(job: Object, pod: Object) -> Iterator[Lack]:
         limit, what = int(spec["backoffLimitPerIndex"]), "backoffLimitPerIndex"
         failed = int((pod["metadata"].get("annotations") or {}).get(_INDEX_FAILURES, 0))
     never = pod["spec"].get("restartPolicy") == "Never"
-    remedy = (
-        f"make the Job anew with {json.dumps(IGNORE_DISRUPTIONS)} in its spec; podFailurePolicy is immutable"
-        if never
-        else "podFailurePolicy, with which moves would not count, needs restartPolicy: Never"
-    )
+    wanted = {"restartPolicy": "Never"} if not never else {}
+    manifest = {"spec": {**IGNORE_DISRUPTIONS, **({"template": {"spec": wanted}} if wanted else {})}}
+    why = "" if never else ", which needs restartPolicy: Never"
+    remedy = f"make job/{name} anew with this{why}; podFailurePolicy is immutable"
     if limit - failed < _FAILURES_LEFT:
         more = limit + 10
         raised = None if what != "backoffLimit" else {"spec": {"backoffLimit": more}}
@@ -311,10 +210,14 @@ def _of_failures(job: Object, pod: Object) -> Iterator[Lack]:
             patch=raised,
             of=f"job/{name}" if raised else "",
             remedy=remedy,
+            manifest=manifest,
         )
     else:
         yield Lack(
-            f"each move counts as a failure of its Job: {failed} of {limit} so far ({what})", stops=False, remedy=remedy
+            f"each move counts as a failure of its Job: {failed} of {limit} so far ({what})",
+            stops=False,
+            remedy=remedy,
+            manifest=manifest,
         )
 
 
