@@ -64,10 +64,23 @@ def test_a_job_is_moved_where_all_together_save_more_than_it_costs():
     assert [move.node for move in Gain(move_cost_s=5.0).act(crowd(4, 0, 0))] == ["node-1", "node-1"]
 
 
-def test_nobody_is_moved_for_less_than_it_costs():
+def test_nobody_is_moved_where_that_saves_nothing_worth_it():
     assert Gain(move_cost_s=5.0).act(crowd(2, 0)) == []  # everybody has all that it can use
     assert Gain(move_cost_s=200.0).act(crowd(4, 0, 0)) == []  # standing still takes longer than what is saved
     assert Gain(move_cost_s=5.0).act(crowd(4, 0, 0, left=lambda at: 2.0)) == []
+
+
+def test_a_move_saves_more_of_the_pools_time_than_it_disturbs_of_the_pool():
+    # Four jobs would be done at 100 s, 400 job-seconds in all. With one elsewhere, there at 5 + 50 s, the others share:
+    # at 75 s. That saves 120 of 400, a quarter of the pool disturbed: 1.2 times its part.
+    assert [move.why for move in Gain(move_cost_s=5.0, ratio=1.19, moves_a_round=1).act(crowd(4, 0, 0))] == [
+        "saves 120 of 400 job-seconds"
+    ]
+    assert Gain(move_cost_s=5.0, ratio=1.21).act(crowd(4, 0, 0)) == []
+    # The same nodes beside four idle jobs' worth of others: the pool is larger, and its mean end is what counts.
+    pool = crowd(4, 0, 0, 2, left=lambda at: 100.0)  # two more jobs, done at 50 s: 500 job-seconds, six jobs
+    assert Gain(move_cost_s=5.0, ratio=120 / 500 * 6 - 0.01).act(pool)
+    assert not Gain(move_cost_s=5.0, ratio=120 / 500 * 6 + 0.01).act(pool)
 
 
 def test_scale_does_not_matter():
@@ -79,11 +92,31 @@ def test_scale_does_not_matter():
 
 
 def test_what_was_weighed_is_told():
-    controller = Gain(move_cost_s=5.0)
-    moves = controller.act(crowd(4, 0, 0))
+    controller = Gain(move_cost_s=5.0, moves_a_round=1)
+    (move,) = controller.act(crowd(4, 0, 0))
     told = controller.considered()
-    assert [(one.pod, one.node) for one in told] == [(move.pod, move.node) for move in moves]
-    assert all(one.gain > 1.5 * one.cost == 7.5 for one in told)
+    assert {one.pod.name for one in told} == {"job-0", "job-1", "job-2", "job-3"}
+    assert (told[0].pod, told[0].node, told[0].why, told[0].cost) == (move.pod, move.node, move.why, 5.0)
+    assert told[0].gain == pytest.approx(120.0)
+    assert Gain().considered() == []
+
+
+def test_a_job_that_would_itself_be_late_stays():
+    # The one beside three long jobs would be done at 40 s by its weight; after standing still for 60 s it is late.
+    controller = Gain(move_cost_s=60.0, ratio=0.0)
+    assert controller.act(crowd(4, 0, left=lambda at: 40.0)) == []
+    assert all("late" in one.why for one in controller.considered())
+
+
+def test_a_job_that_may_not_be_moved_stays_and_counts():
+    view = crowd(4, 0, 0)
+    refused = {uid: one._replace(annotations={"foresail.dev/no-move": "true"}) for uid, one in view.running.items()}
+    assert Gain(move_cost_s=5.0).act(View(view.now_s, view.table, refused, view.telemetry)) == []
+    free = dict(view.running)
+    for uid in list(free)[1:]:
+        free[uid] = refused[uid]
+    moved = Gain(move_cost_s=5.0).act(View(view.now_s, view.table, free, view.telemetry))
+    assert said(moved) == [("job-0", "node-1")]
 
 
 @pytest.mark.parametrize("controller", [Balance(), Gain()])

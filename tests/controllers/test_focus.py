@@ -1,13 +1,11 @@
-"""Shares by what jobs have left, and moves that even out the ends."""
+"""Shares by what jobs have left and by when they are due, and moves that even out the ends."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.controllers.test_balance_and_gain import crowd, said
 
-from foresail.controllers.focus import Focus, rates_for
+from foresail.controllers.focus import Focus
 from foresail.core.control import Move, Resize, View
 from foresail.core.spec import NodeSpec, Training
 from foresail.policies.profiles.load import load_profile
@@ -15,44 +13,6 @@ from foresail.sim.protocols.clock import run_clock
 from foresail.sim.protocols.clock_settings import ClockSettings
 from foresail.testing import check_controller, make_workload
 from foresail.traces.trace import Trace
-
-JOBS = st.lists(st.tuples(st.floats(0, 1000), st.floats(0.1, 8)), min_size=1, max_size=8)
-
-
-def test_the_shortest_gets_all_it_can_use_and_the_longest_what_it_cannot_do_without():
-    # 100 and 400 CPU-seconds, limit 4 of 4 CPUs: both can be done at 125 s whoever goes first, so the short one does.
-    assert rates_for(4.0, [(100.0, 4.0), (400.0, 4.0)], 10.0) == [4.0, 0.0]
-    # With a limit of 2 the long one needs 200 s, and not a moment of its 2 CPUs may be lost.
-    assert rates_for(4.0, [(100.0, 4.0), (400.0, 2.0)], 10.0) == [2.0, 2.0]
-
-
-def test_with_a_margin_a_long_job_that_could_just_wait_does_not():
-    jobs = [(100.0, 4.0), (370.0, 3.2)]  # done at 117.5 s, of which the long one needs 115.6 s
-    assert rates_for(4.0, jobs, 1.0) == [4.0, 0.0]
-    assert rates_for(4.0, jobs, 1.0, margin=0.05) == pytest.approx([4 * 4 / 7.2, 4 * 3.2 / 7.2])
-
-
-@given(JOBS, st.floats(0.5, 16), st.floats(0.5, 60), st.floats(0, 0.9))
-def test_rates_keep_limits_and_leave_nothing_that_somebody_could_use(jobs, cpus, lasts_s, margin):
-    jobs = [(left, min(limit, cpus)) for left, limit in jobs]
-    rates = rates_for(cpus, jobs, lasts_s, margin=margin)
-    assert all(-1e-9 <= rate <= limit + 1e-9 for rate, (_, limit) in zip(rates, jobs, strict=True))
-    assert sum(rates) == pytest.approx(min(cpus, sum(limit for _, limit in jobs)), abs=1e-6)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.floats(5, 200), st.floats(0.5, 4)), min_size=1, max_size=6))
-def test_all_are_done_as_early_as_they_can_be(jobs):
-    cpus, step_s, now_s = 4.0, 1.0, 0.0
-    left = [work for work, _ in jobs]
-    earliest_s = max(sum(left) / cpus, *(work / limit for work, limit in jobs))
-    while any(work > 1e-9 for work in left):
-        there = [at for at, work in enumerate(left) if work > 1e-9]
-        rates = rates_for(cpus, [(left[at], jobs[at][1]) for at in there], step_s)
-        for at, rate in zip(there, rates, strict=True):
-            left[at] -= rate * step_s
-        now_s += step_s
-    assert now_s <= earliest_s + 2 * step_s
 
 
 def resizes(view: View, **options) -> dict[str, int]:
@@ -68,6 +28,79 @@ def test_what_jobs_request_together_stays_what_it_was():
     assert found["job-0"] == max(found.values())
     assert 3000 - 6 <= sum(found.values()) <= 3000
     assert min(found.values()) >= 0.02 * 500 - 1
+
+
+def later(view: View, by_s: float, *, without: tuple[str, ...] = (), resized: dict[str, int] | None = None) -> View:
+    """The same some time after, in which nobody has got on: some have left, and requests have changed."""
+    running = {
+        uid: one._replace(cpu_milli=(resized or {}).get(one.pod.name, one.cpu_milli))
+        for uid, one in view.running.items()
+        if one.pod.name not in without
+    }
+    return View(view.now_s + by_s, view.table, running, view.telemetry)
+
+
+def test_what_favoured_jobs_had_when_they_ended_goes_to_those_that_are_left():
+    view = crowd(6, 0, left=lambda at: 50.0 * (at + 1))
+    controller = Focus(moves_a_round=0, dead_band=0.0)
+    given = {action.pod.name: action.cpu_milli for action in controller.act(view)}
+    gone = sorted(given, key=given.__getitem__)[-2:]
+    view.table.free[0, 0] += sum(given[name] for name in gone)
+    view.table.free[0, 0] += 3000 - sum(given.values())
+    after = {name: milli for name, milli in given.items() if name not in gone}
+    assert sum(after.values()) < 500
+    resized = controller.act(later(view, 5.0, without=tuple(gone), resized=given))
+    after |= {action.pod.name: action.cpu_milli for action in resized}
+    assert 2000 - 4 <= sum(after.values()) <= 2000
+
+
+def test_no_more_is_handed_out_than_the_node_has():
+    view = crowd(6, 0, left=lambda at: 50.0 * (at + 1))
+    controller = Focus(moves_a_round=0, dead_band=0.0)
+    given = {action.pod.name: action.cpu_milli for action in controller.act(view)}
+    view.table.free[0, 0] = 300  # somebody else has taken what they had
+    after = controller.act(later(view, 5.0, resized=dict.fromkeys(given, 100)))
+    assert 900 - 6 <= sum(action.cpu_milli for action in after) <= 900
+
+
+def test_a_job_that_has_waited_its_time_is_given_cpu_before_shorter_ones():
+    # Without a controller each of the six on the first node has 2/3 CPU; the last of them, 150 CPU-seconds, came just
+    # now, would be done after 150 s and is due after 187 s. The others have been there for long, and have more time.
+    view = crowd(6, 1, left=lambda at: 150.0 if at == 5 else 1000.0 if at == 6 else 75.0)
+    late = next(uid for uid, one in view.running.items() if one.pod.name == "job-5")
+    running = {**view.running, late: view.running[late]._replace(since_s=view.now_s)}
+    view = View(view.now_s, view.table, running, view.telemetry)
+
+    def shares(after_s: float, **options) -> dict[str, int]:
+        controller = Focus(moves_a_round=0, dead_band=0.0, margin=0.0, **options)
+        first = {action.pod.name: action.cpu_milli for action in controller.act(view)}
+        assert first["job-5"] == min(first.values())
+        return {action.pod.name: action.cpu_milli for action in controller.act(later(view, after_s))}
+
+    # Nobody gets on. It needs 75 s at its limit: after 100 s it can wait for a while, after 120 s no longer.
+    assert shares(100.0)["job-5"] < 100
+    assert shares(120.0)["job-5"] > 1400
+    assert shares(120.0, patience=2.0)["job-5"] < 100
+    assert 300 < shares(120.0, urgent=0.25)["job-5"] < 800
+
+
+def test_a_job_that_may_not_be_moved_gets_its_share_all_the_same():
+    view = crowd(6, 0, left=lambda at: 60.0 + 100.0 * at)
+    refused = {uid: one._replace(annotations={"foresail.dev/no-move": "true"}) for uid, one in view.running.items()}
+    actions = Focus(move_cost_s=1.0).act(View(view.now_s, view.table, refused, view.telemetry))
+    assert actions
+    assert all(isinstance(action, Resize) for action in actions)
+    assert any(isinstance(action, Move) for action in Focus(move_cost_s=1.0).act(view))
+
+
+def test_every_job_that_was_weighed_is_told_with_what_its_best_move_gains():
+    controller = Focus(move_cost_s=5.0, moves_a_round=1)
+    actions = controller.act(crowd(6, 0, left=lambda at: 4.0 if at == 0 else 100.0 * at))
+    (move,) = [action for action in actions if isinstance(action, Move)]
+    told = controller.considered()
+    assert {one.pod.name for one in told} == {f"job-{at}" for at in range(1, 6)}  # the first is nearly done
+    assert [one.gain for one in told] == sorted((one.gain for one in told), reverse=True)
+    assert (told[0].pod, told[0].node, told[0].why, told[0].cost) == (move.pod, "node-1", move.why, 5.0)
 
 
 def test_small_changes_are_not_made_and_limits_hold():
@@ -103,7 +136,19 @@ def test_the_contract(aim):
 
 
 @pytest.mark.parametrize(
-    "options", [{"every_s": 0.0}, {"move_every_s": -1.0}, {"floor": 1.0}, {"dead_band": -0.1}, {"aim": "glory"}]
+    "options",
+    [
+        {"every_s": 0.0},
+        {"move_every_s": -1.0},
+        {"floor": 1.0},
+        {"dead_band": -0.1},
+        {"aim": "glory"},
+        {"margin": 1.0},
+        {"patience": 0.9},
+        {"urgent": 1.1},
+        {"moves_a_round": -1},
+        {"rest_s": -1.0},
+    ],
 )
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):

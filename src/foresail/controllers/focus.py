@@ -1,15 +1,17 @@
-"""Give CPU in place to jobs that are nearly done, as far as no end suffers, and move jobs to even out the ends."""
+"""Give CPU in place to jobs that are nearly done, as far as others can wait, and move jobs to even out the ends."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from foresail.controllers.moving import Room
 from foresail.controllers.outlook import JobOutlook, Outlook, evaluation
+from foresail.core.columns import CPU
 from foresail.core.control import STEPS_DONE, STEPS_TOTAL, Action, Candidate, Move, Resize, View
 from foresail.forecast.growth import Growth
-from foresail.forecast.sharing import in_order, shortest_first_ends_s
+from foresail.forecast.sharing import LEAST_WEIGHT, DueJob, earliest_s, in_order, rates_in_time, shortest_first_ends_s
+from foresail.forecast.undisturbed import SeenJob, Undisturbed
 
 COMPLETION, ACCURACY_AIM = "completion", "accuracy"
 _LITTLE = 0.1
@@ -18,46 +20,53 @@ _SAMPLE = 0.02
 """Part of a job's steps between two samples of its growth: shorter ones tell more of noise than of growth."""
 _BEGINNING = 0.2
 """Part of its work after which a job that has reported nothing is taken to have learnt most."""
-_LEAST_MILLI = 2
-"""What the kubelet makes of a request that is smaller."""
+_LONG = 2.0
+"""A job is worth a move that has more than so many times as long to run as a move takes."""
+_MOST_TOLD = 100
+"""Candidates of a round that are told, the best first."""
 
 
 class Focus:
-    """Give CPU in place to jobs that are nearly done, as far as no end suffers, and move jobs to even out the ends.
+    """Give CPU in place to jobs that are nearly done, as far as others can wait, and move jobs to even out the ends.
 
     R is the work that a job has left by forecast, in CPU-seconds, l the most CPU it can use, C what its node has. The
-    jobs of a node can all be done at T = max(ΣR / C, max R / l), not earlier.
+    jobs of a node can all be done at max(ΣR / C, max R / l), not earlier; T is the latest of these times of all nodes.
 
-    Shares, every `every_s` = δ: what cannot wait until after δ, if all are to be done by T' = (1 − `margin`) · T, is
-    given now. Without a margin a job that is longer than it seems would begin too late. The longest jobs wait most:
-    later = min(R, l · (T' − δ)), as far as C · (T' − δ) goes. The rest of the CPU goes to those with
-    least left, up to their limits. Shares become requests, which are weights where pods compete: what the jobs of a
-    node request together stays what it was, nobody gets less than `floor` of an equal part, limits stay as they are,
-    and changes of less than `dead_band` of a request are not made.
+    Every job is due at (1 − `margin`) · T: without a margin, one that is longer than it seems would begin too late. It
+    is also due once it has taken `patience` times as long as it would have without a controller. For this the jobs go
+    on in thought where they were first seen, sharing by what they requested then, and each is as long as is forecast.
+
+    Shares, every `every_s` = δ: what cannot wait until after δ if nobody is to be late is given now. Backwards from the
+    latest time on, of those that are not due before, the longest wait. Up to `urgent` of the CPU is given so; the
+    rest goes to those with least left, up to their limits. Shares become requests, which are weights where pods
+    compete: the jobs of a node request together what they did when they were first seen, as far as the node has it,
+    nobody gets less than `floor` of an equal part, limits stay as they are, and changes of less than `dead_band` of a
+    request are not made.
 
     With `aim=accuracy` the CPU goes to those that have least to do until they have learnt most. Growth is |ΔE| / Δstep
     of the loss or accuracy E; where it is g of the job's largest after w CPU-seconds, and falls as it has fallen, a
     tenth is reached after w · ln(10 g) / −ln g more. Who has not reported twice comes first, who is past it comes last.
 
-    Moves, every `move_every_s`: where Σ of all ends under shortest-first + `makespan_weight` · the latest T of all
-    nodes falls by more than `least_gain_s`, although the job stands still for `move_cost_s`. Only from nodes whose jobs
-    could use more than there is, only jobs that have more than twice as long to run as a move takes, none twice within
-    `rest_s`.
+    Moves, every `move_every_s`: where Σ of all ends under shortest-first + `makespan_weight` · T falls by more than
+    `least_gain_s`, although the job stands still for `move_cost_s`. Only from nodes whose jobs could use more than
+    there is, only jobs that have more than twice as long to run as a move takes, none twice within `rest_s`.
     """
 
     def __init__(
         self,
         *,
-        every_s: float = 10.0,
-        move_every_s: float = 30.0,
+        every_s: float = 5.0,
+        move_every_s: float = 20.0,
         move_cost_s: float = 15.0,
         moves_a_round: int = 4,
         rest_s: float = 60.0,
         least_gain_s: float = 10.0,
-        makespan_weight: float = 10.0,
+        makespan_weight: float = 3.0,
         floor: float = 0.02,
         dead_band: float = 0.25,
-        margin: float = 0.04,
+        margin: float = 0.06,
+        patience: float = 1.25,
+        urgent: float = 0.75,
         aim: str = COMPLETION,
     ) -> None:
         """Times in seconds: `every_s` between two rounds of shares, `move_every_s` between two rounds of moves,
@@ -71,6 +80,10 @@ class Focus:
         for name, value in (("floor", floor), ("margin", margin)):
             if not 0 <= value < 1:
                 raise ValueError(f"{name} is {value}; it is a part of 1, 0 or more and below 1")
+        if not 0 <= urgent <= 1:
+            raise ValueError(f"urgent is {urgent}; it is a part of the CPU, from 0 to 1")
+        if not patience >= 1:
+            raise ValueError(f"patience is {patience}; it is 1 or more: nobody can be sure to be done sooner")
         if aim not in (COMPLETION, ACCURACY_AIM):
             raise ValueError(f'aim is "{aim}"; it is {COMPLETION} or {ACCURACY_AIM}')
         self.every_s = every_s
@@ -78,8 +91,10 @@ class Focus:
         self._growth: dict[Hashable, Growth] = {}
         self._move_every_s, self._move_cost_s, self._moves_a_round = move_every_s, move_cost_s, moves_a_round
         self._rest_s, self._least_gain_s, self._makespan_weight = rest_s, least_gain_s, makespan_weight
-        self._floor, self._dead_band, self._margin = floor, dead_band, margin
+        self._floor, self._dead_band = floor, dead_band
+        self._margin, self._patience, self._urgent = margin, patience, urgent
         self._outlook = Outlook()
+        self._undisturbed = Undisturbed()
         self._moved_s: dict[Hashable, float] = {}
         self._next_moves_s = -math.inf
         self._considered: list[Candidate] = []
@@ -92,14 +107,40 @@ class Focus:
         jobs, cpus = self._outlook.look(view)
         if self._aims_at_accuracy:
             self._measure_growth(view)
+        self._imagine(view.now_s, jobs, cpus)
         actions: list[Action] = []
         if view.now_s >= self._next_moves_s:
             self._next_moves_s = view.now_s + self._move_every_s
             actions += self._moves(view, jobs, cpus)
         moving = {action.pod.uid for action in actions}
+        due_s = self._due_s(view.now_s, jobs, cpus)
         for node, on in jobs.items():
-            actions += self._shares(cpus[node], [job for job in on if job.one.pod.uid not in moving])
+            there = [job for job in on if job.one.pod.uid not in moving]
+            free_milli = max(0.0, float(view.table.free[view.table.row_of[node], CPU]))
+            actions += self._shares(cpus[node], there, due_s, free_milli)
         return actions
+
+    def _imagine(self, now_s: float, jobs: Mapping[str, Sequence[JobOutlook]], cpus: Mapping[str, float]) -> None:
+        spent = self._outlook.forecasts.spent_cpu_s
+        seen = [
+            SeenJob(
+                job.one.job, node, job.one.cpu_milli, job.limit, job.one.since_s, spent(job.one.job), job.left_cpu_s
+            )
+            for node, on in jobs.items()
+            for job in on
+        ]
+        self._undisturbed.look(now_s, seen, cpus)
+
+    def _due_s(
+        self, now_s: float, jobs: Mapping[str, Sequence[JobOutlook]], cpus: Mapping[str, float]
+    ) -> dict[Hashable, float]:
+        """By when each job is to be done, from now."""
+        all_s = (1 - self._margin) * max((_earliest_s(cpus[node], on) for node, on in jobs.items()), default=0.0)
+        undisturbed = self._undisturbed.ends_s(cpus)
+        return {
+            job: min(all_s, since_s + self._patience * (end_s - since_s) - now_s)
+            for job, (since_s, end_s) in undisturbed.items()
+        }
 
     def _measure_growth(self, view: View) -> None:
         there = {one.job for one in view.running.values()}
@@ -114,28 +155,32 @@ class Focus:
 
     # --- shares ----------------------------------------------------------------------------------------------------
 
-    def _shares(self, cpus: float, on: Sequence[JobOutlook]) -> list[Action]:
+    def _shares(
+        self, cpus: float, on: Sequence[JobOutlook], due_s: Mapping[Hashable, float], free_milli: float
+    ) -> list[Action]:
         jobs = [job for job in on if job.is_reported or self._aims_at_accuracy]
         if len(jobs) < 2:
             return []
-        rates = self._rates(cpus, jobs)
-        together = sum(job.one.cpu_milli for job in jobs)
+        rates = self._rates(cpus, jobs, due_s)
+        # What the favoured ones had when they ended goes to those that are left, or newcomers would outweigh them all.
+        first_milli = math.fsum(self._undisturbed.request_milli(job.one.job) for job in jobs)
+        together = min(first_milli, sum(job.one.cpu_milli for job in jobs) + free_milli)
         floor = self._floor * together / len(jobs)
         given = math.fsum(rates) or 1.0
         actions: list[Action] = []
         for job, rate in zip(jobs, rates, strict=True):
             wanted = floor + (together - floor * len(jobs)) * rate / given
             most = job.one.cpu_limit_milli or together
-            milli = max(_LEAST_MILLI, min(int(wanted), most))
+            milli = int(max(LEAST_WEIGHT, min(wanted, most)))
             if abs(milli - job.one.cpu_milli) > self._dead_band * job.one.cpu_milli:
                 why = f"{job.left_cpu_s:.0f} CPU-seconds left, {rate:.2f} CPU of {cpus:g}"
                 actions.append(Resize(job.one.pod, milli, why))
         return actions
 
-    def _rates(self, cpus: float, jobs: Sequence[JobOutlook]) -> list[float]:
+    def _rates(self, cpus: float, jobs: Sequence[JobOutlook], due_s: Mapping[Hashable, float]) -> list[float]:
         if not self._aims_at_accuracy:
-            known = [(job.left_cpu_s, job.limit) for job in jobs]
-            return rates_for(cpus, known, self.every_s, margin=self._margin)
+            known = [DueJob(job.left_cpu_s, job.limit, due_s[job.one.job]) for job in jobs]
+            return rates_in_time(cpus, known, self.every_s, urgent=self._urgent)
         to_target = [self._to_target_cpu_s(job) for job in jobs]
         order = sorted(range(len(jobs)), key=lambda at: (to_target[at], jobs[at].left_cpu_s))
         return in_order(cpus, order, [job.limit for job in jobs])
@@ -156,81 +201,60 @@ class Focus:
     def _moves(self, view: View, jobs: dict[str, list[JobOutlook]], cpus: dict[str, float]) -> list[Action]:
         self._moved_s = {job: at_s for job, at_s in self._moved_s.items() if view.now_s - at_s < self._rest_s}
         on = {node: list(there) for node, there in jobs.items()}
-        sums_s = {node: _sum_of_ends_s(cpus[node], there) for node, there in on.items()}
-        last_s = {node: _earliest_s(cpus[node], there) for node, there in on.items()}
         room, moves = Room(view), list[Action]()
+        weighed: dict[Hashable, Candidate] = {}
         while len(moves) < self._moves_a_round:
-            found = self._best(on, cpus, sums_s, last_s, room)
+            found = self._best(on, cpus, room, weighed)
             if found is None:
                 break
-            job, target, gain_s = found
-            source = job.one.node
-            why = f"ends fall by {gain_s:.0f} s in all"
-            moves.append(Move(job.one.pod, why, target))
-            self._considered.append(Candidate(job.one.pod, target, why, gain=gain_s, cost=self._move_cost_s))
+            job, target = found
+            chosen = weighed[job.one.pod.uid]
+            moves.append(Move(job.one.pod, chosen.why, target))
             self._moved_s[job.one.job] = view.now_s
             room.take(job.one.pod, target)
-            on[source].remove(job)
-            on[target].append(job.after_standing_still(self._move_cost_s))
-            for node in (source, target):
-                sums_s[node], last_s[node] = _sum_of_ends_s(cpus[node], on[node]), _earliest_s(cpus[node], on[node])
+            on[job.one.node].remove(job)
+            on[target].append(job._replace(ready_s=self._move_cost_s))
+        self._considered = sorted(weighed.values(), key=lambda one: -one.gain)[:_MOST_TOLD]
         return moves
 
     def _best(
         self,
         on: dict[str, list[JobOutlook]],
         cpus: dict[str, float],
-        sums_s: dict[str, float],
-        last_s: dict[str, float],
         room: Room,
-    ) -> tuple[JobOutlook, str, float] | None:
-        best: tuple[JobOutlook, str, float] | None = None
+        weighed: dict[Hashable, Candidate],
+    ) -> tuple[JobOutlook, str] | None:
+        """The move that gains most, if one gains enough. Notes what the best move of every job would gain."""
+        best, best_s = None, self._least_gain_s
+        sums_s = {node: _sum_of_ends_s(cpus[node], there) for node, there in on.items()}
+        last_s = {node: _earliest_s(cpus[node], there) for node, there in on.items()}
         latest_s = max(last_s.values(), default=0.0)
         for source, there in on.items():
             if math.fsum(job.limit for job in there) <= cpus[source]:
                 continue  # everybody has all that it can use
             for job in there:
-                if job.one.job in self._moved_s or job.left_cpu_s / job.limit <= 2 * self._move_cost_s:
+                if not job.may_move or job.one.job in self._moved_s:
+                    continue
+                if job.left_cpu_s / job.limit <= _LONG * self._move_cost_s:
                     continue
                 rest = [other for other in there if other is not job]
                 rest_sum_s, rest_last_s = _sum_of_ends_s(cpus[source], rest), _earliest_s(cpus[source], rest)
+                most_s = -math.inf
                 for target, beside in on.items():
                     if target == source or last_s[target] >= last_s[source] or not room.takes(job.one.pod, target):
                         continue
-                    grown = [*beside, job.after_standing_still(self._move_cost_s)]
+                    grown = [*beside, job._replace(ready_s=self._move_cost_s)]
                     others_s = [last_s[node] for node in on if node not in (source, target)]
                     then_s = max(rest_last_s, _earliest_s(cpus[target], grown), *others_s)
                     saved_s = sums_s[source] + sums_s[target] - rest_sum_s - _sum_of_ends_s(cpus[target], grown)
                     gain_s = saved_s + self._makespan_weight * (latest_s - then_s)
-                    if gain_s > self._least_gain_s and (best is None or gain_s > best[2]):
-                        best = (job, target, gain_s)
+                    if gain_s > most_s:
+                        most_s = gain_s
+                        why = f"ends fall by {saved_s:.0f} s in all, the last by {latest_s - then_s:.0f} s"
+                        weighed[job.one.pod.uid] = Candidate(job.one.pod, target, why, gain_s, self._move_cost_s)
+                    if gain_s > best_s:
+                        best, best_s = (job, target), gain_s
         return best
-
-
-def rates_for(cpus: float, jobs: Sequence[tuple[float, float]], lasts_s: float, *, margin: float = 0.0) -> list[float]:
-    """CPUs for each job, given as work left and limit, for the next while: as many as it needs for all to be done as
-    early as they can be, and beyond that the shortest first. With a `margin` they are to be done by that part of the
-    time earlier.
-    """
-    done_s = max([math.fsum(left for left, _ in jobs) / cpus, *(left / limit for left, limit in jobs)])
-    after_s = max(0.0, (1 - margin) * done_s - lasts_s)
-    later_cpu_s = cpus * after_s
-    rates = [0.0] * len(jobs)
-    for at in sorted(range(len(jobs)), key=lambda at: -jobs[at][0] / jobs[at][1]):
-        left, limit = jobs[at]
-        later = min(left, limit * after_s, later_cpu_s)
-        later_cpu_s -= later
-        rates[at] = min(limit, (left - later) / lasts_s)
-    wanted = math.fsum(rates)
-    if wanted > cpus:  # the margin asks for more than there is: everybody waits a little
-        return [rate * cpus / wanted for rate in rates]
-    free = cpus - wanted
-    for at in sorted(range(len(jobs)), key=lambda at: jobs[at][0]):
-        more = min(jobs[at][1] - rates[at], free)
-        if more > 0:
-            rates[at] += more
-            free -= more
-    return rates
 
 
 def _check(*, every_s: float, move_every_s: float, moves_a_round: int) -> None:
@@ -241,12 +265,13 @@ def _check(*, every_s: float, move_every_s: float, moves_a_round: int) -> None:
         raise ValueError(f"moves_a_round is {moves_a_round}; it is 0 or more")
 
 
+def _columns(jobs: Sequence[JobOutlook]) -> tuple[list[float], list[float], list[float]]:
+    return [job.left_cpu_s for job in jobs], [job.limit for job in jobs], [job.ready_s for job in jobs]
+
+
 def _sum_of_ends_s(cpus: float, jobs: Sequence[JobOutlook]) -> float:
-    return math.fsum(shortest_first_ends_s(cpus, [job.left_cpu_s for job in jobs], [job.limit for job in jobs]))
+    return math.fsum(shortest_first_ends_s(cpus, *_columns(jobs)))
 
 
 def _earliest_s(cpus: float, jobs: Sequence[JobOutlook]) -> float:
-    """When the jobs of a node can all be done."""
-    if not jobs:
-        return 0.0
-    return max(math.fsum(job.left_cpu_s for job in jobs) / cpus, *(job.left_cpu_s / job.limit for job in jobs))
+    return earliest_s(cpus, *_columns(jobs))

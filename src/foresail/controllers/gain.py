@@ -1,4 +1,4 @@
-"""Move jobs where the time that all of them save, by forecast, exceeds what the move costs."""
+"""Move jobs where that saves the pool more of its time than is the moved job's part of it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from collections.abc import Hashable, Sequence
 from foresail.controllers.moving import Room
 from foresail.controllers.outlook import JobOutlook, Outlook
 from foresail.core.control import Action, Candidate, Move, View
-from foresail.forecast.sharing import fair_ends_s
+from foresail.forecast.sharing import LEAST_WEIGHT, fair_ends_s
 
 _ROUNDING = 1e-9
+_MOST_TOLD = 100
+"""Candidates of a round that are told, the best first."""
 
 
 class Gain:
-    """Move jobs where the time that all of them save, by forecast, exceeds what the move costs.
+    """Move jobs where that saves the pool more of its time than is the moved job's part of it.
 
     With the CPU-seconds that each job still needs, and sharing by weight within limits, it is known when each job of a
     node would be done. A move is weighed by the ends of all jobs on both nodes: saved = Σ ends before − Σ ends after,
-    where the job that moves stands still for `move_cost_s` first, which is its cost. It is made if saved > `ratio` ·
-    cost and the job that moves is done no later than it would be. The best is taken first and the others are weighed
-    anew; no job is moved again within `rest_s`. Both sides are job-seconds, so nothing depends on how long jobs are.
+    where the job that moves stands still for `move_cost_s` first. It is made if the part of the pool's time that it
+    saves exceeds `ratio` times the part of the pool that it disturbs, (saved ÷ Σ of all ends) ÷ (1 ÷ jobs) > `ratio`,
+    and the job that moves is done no later than it would be. So nothing depends on how long jobs are, or how many. The
+    best is taken first and the others are weighed anew; no job is moved again within `rest_s`.
     """
 
     def __init__(
@@ -28,19 +31,19 @@ class Gain:
         *,
         every_s: float = 30.0,
         move_cost_s: float = 15.0,
-        ratio: float = 1.5,
+        ratio: float = 0.1,
         moves_a_round: int = 4,
         rest_s: float = 60.0,
     ) -> None:
         """`every_s`: time between two rounds; `move_cost_s`: how long a moved job stands still; `rest_s`: how long it
-        is left alone then; all in seconds. `ratio`: what a move must save at least, in multiples of its cost.
-        `moves_a_round` is the most there are in a round.
+        is left alone then; all in seconds. `ratio`: the part of the pool's time that a move must save, in multiples of
+        the part of the pool that it disturbs. `moves_a_round` is the most there are in a round.
         """
         for name, value, least in (("every_s", every_s, False), ("move_cost_s", move_cost_s, True)):
             if not (value > 0 or (least and value == 0)) or value == math.inf:
                 raise ValueError(f"{name} is {value}; it is a number of seconds")
         if not ratio >= 0:
-            raise ValueError(f"ratio is {ratio}; a move saves at least 0 times its cost")
+            raise ValueError(f"ratio is {ratio}; it is 0 or more")
         if moves_a_round < 1:
             raise ValueError(f"moves_a_round is {moves_a_round}; it is 1 or more")
         self.every_s = every_s
@@ -53,55 +56,66 @@ class Gain:
         return self._considered
 
     def act(self, view: View) -> list[Action]:
-        self._considered = []
         self._moved_s = {job: at_s for job, at_s in self._moved_s.items() if view.now_s - at_s < self._rest_s}
         jobs, cpus = self._outlook.look(view)
-        ends_s = {node: _ends_s(cpus[node], on) for node, on in jobs.items()}
         room = Room(view)
+        weighed: dict[Hashable, Candidate] = {}
         moves: list[Action] = []
         while len(moves) < self._moves_a_round:
-            found = self._best(jobs, cpus, ends_s, room)
+            found = self._best(jobs, cpus, room, weighed)
             if found is None:
                 break
-            job, source, target, saved_s = found
-            why = f"saves {saved_s:.0f} job-seconds for {self._cost_s:g}"
-            moves.append(Move(job.one.pod, why, target))
-            self._considered.append(Candidate(job.one.pod, target, why, gain=saved_s, cost=self._cost_s))
+            job, target = found
+            moves.append(Move(job.one.pod, weighed[job.one.pod.uid].why, target))
             self._moved_s[job.one.job] = view.now_s
             room.take(job.one.pod, target)
-            jobs[source].remove(job)
+            jobs[job.one.node].remove(job)
             jobs[target].append(job.after_standing_still(self._cost_s))
-            for node in (source, target):
-                ends_s[node] = _ends_s(cpus[node], jobs[node])
+        self._considered = sorted(weighed.values(), key=lambda one: -one.gain)[:_MOST_TOLD]
         return moves
 
     def _best(
         self,
         jobs: dict[str, list[JobOutlook]],
         cpus: dict[str, float],
-        ends_s: dict[str, list[float]],
         room: Room,
-    ) -> tuple[JobOutlook, str, str, float] | None:
-        best: tuple[JobOutlook, str, str, float] | None = None
+        weighed: dict[Hashable, Candidate],
+    ) -> tuple[JobOutlook, str] | None:
+        """The move that saves most, if one saves enough. Notes what the best move of every job would save."""
+        best, best_s = None, -math.inf
+        ends_s = {node: _ends_s(cpus[node], on) for node, on in jobs.items()}
+        pool_s, count = math.fsum(end_s for ends in ends_s.values() for end_s in ends), sum(map(len, ends_s.values()))
         for source, on in jobs.items():
             if math.fsum(job.limit for job in on) <= cpus[source]:
                 continue  # everybody has all that it can use
             for at, job in enumerate(on):
-                if job.one.job in self._moved_s:
+                if not job.may_move or job.one.job in self._moved_s:
                     continue
+                most_s = -math.inf
                 rest = _ends_s(cpus[source], [other for other in on if other is not job])
                 for target, there in jobs.items():
                     if target == source or not room.takes(job.one.pod, target):
                         continue
                     after = _ends_s(cpus[target], [*there, job.after_standing_still(self._cost_s)])
                     saved_s = math.fsum((*ends_s[source], *ends_s[target])) - math.fsum((*rest, *after))
-                    worth = saved_s > self._ratio * self._cost_s and after[-1] <= ends_s[source][at]
+                    is_late = after[-1] > ends_s[source][at]
                     # Of equals the first: what differs by rounding alone must not decide.
-                    if worth and (best is None or saved_s > best[3] * (1 + _ROUNDING)):
-                        best = (job, source, target, saved_s)
+                    if saved_s > most_s + _ROUNDING * abs(saved_s):
+                        most_s = saved_s
+                        why = (
+                            f"saves {saved_s:.0f} of {pool_s:.0f} job-seconds" + is_late * ", but would itself be late"
+                        )
+                        weighed[job.one.pod.uid] = Candidate(job.one.pod, target, why, saved_s, self._cost_s)
+                    worth = saved_s * count > self._ratio * pool_s and not is_late
+                    if worth and saved_s > best_s + _ROUNDING * abs(saved_s):
+                        best, best_s = (job, target), saved_s
+        if best is not None:
+            job, target = best
+            why = f"saves {best_s:.0f} of {pool_s:.0f} job-seconds"
+            weighed[job.one.pod.uid] = Candidate(job.one.pod, target, why, best_s, self._cost_s)
         return best
 
 
 def _ends_s(cpus: float, jobs: Sequence[JobOutlook]) -> list[float]:
-    weights = [max(float(job.one.cpu_milli), 2.0) for job in jobs]
+    weights = [max(float(job.one.cpu_milli), LEAST_WEIGHT) for job in jobs]
     return fair_ends_s(cpus, [job.left_cpu_s for job in jobs], weights, [job.limit for job in jobs])

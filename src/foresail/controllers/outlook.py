@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
-from foresail.controllers.moving import jobs_by_node, may_be_moved
+from foresail.controllers.moving import SYSTEM_NAMESPACE, jobs_by_node, may_be_moved
 from foresail.core.columns import CPU
 from foresail.core.control import ACCURACY, CPU_USED_S, LOSS, STEPS_DONE, STEPS_TOTAL, RunningPod, View
 from foresail.forecast.remaining import Forecasts
@@ -27,6 +27,9 @@ class JobOutlook(NamedTuple):
     """CPUs that it can use at most."""
     is_reported: bool
     """Whether its own reports say what is left, and not what other jobs were like."""
+    may_move: bool = True
+    ready_s: float = 0.0
+    """From now; it stands still until then."""
 
     def after_standing_still(self, for_s: float) -> JobOutlook:
         """As if it had so much more to do, at its full speed."""
@@ -40,7 +43,10 @@ class Outlook:
         self.forecasts = Forecasts()
 
     def look(self, view: View) -> tuple[dict[str, list[JobOutlook]], dict[str, float]]:
-        """The jobs on each node of which something is known and that controllers may touch, and the nodes' CPUs."""
+        """The jobs on each node of which something is known, and the nodes' CPUs.
+
+        Pods of the system and of gangs are not among them: a gang gets on no faster than its slowest member.
+        """
         read, running = view.telemetry.reading, view.running.values()
         for uid, one in view.running.items():
             self.forecasts.observe(one.job, uid, read(uid, CPU_USED_S), read(uid, STEPS_DONE), read(uid, STEPS_TOTAL))
@@ -53,5 +59,6 @@ class Outlook:
         for one in on:
             left = self.forecasts.forecast(one.job)
             limit = min(one.cpu_limit_milli / 1000 or math.inf, cpus)
-            if left is not None and limit > 0 and may_be_moved(one):
-                yield JobOutlook(one, left.cpu_s, limit, left.is_reported)
+            is_job = one.pod.gang is None and one.pod.spec.namespace != SYSTEM_NAMESPACE
+            if left is not None and limit > 0 and is_job:
+                yield JobOutlook(one, left.cpu_s, limit, left.is_reported, may_be_moved(one))

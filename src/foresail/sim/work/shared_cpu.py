@@ -14,13 +14,10 @@ from foresail.core.columns import CPU
 from foresail.core.kubernetes import UNSTATED_CPU_MILLI
 from foresail.core.spec import Workload
 from foresail.core.table import NodeTable
-from foresail.forecast.sharing import share
+from foresail.forecast.sharing import LEAST_WEIGHT, share
 from foresail.sim.agenda import RESUME, Agenda
 from foresail.sim.work.targets import target_fractions
 from foresail.sim.work.work import Floats, Interruptions
-
-LEAST_WEIGHT = 2.0
-"""Weight of a pod that requests nothing, as the kubelet gives it, next to 1000 for a request of one CPU."""
 
 
 class SharedCpu:
