@@ -50,3 +50,14 @@ def recorded_decisions() -> Path:
         if (folder / "decisions.jsonl").is_file():
             return folder
     pytest.skip("no recorded decisions here; FORESAIL_DATA may name a folder with kube-scheduler/decisions.jsonl in it")
+
+
+@pytest.fixture(scope="session")
+def bsp_data() -> Path:
+    """The folder with the published data of bulk-synchronous jobs."""
+    for folder in _data_folders("bsp"):
+        if (folder / "workload_profiling.csv").is_file():
+            return folder
+    pytest.skip(
+        "the published data of bulk-synchronous jobs is not here; FORESAIL_DATA may name a folder with bsp in it"
+    )

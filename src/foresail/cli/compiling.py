@@ -30,7 +30,11 @@ def compiling_is_announced() -> Iterator[None]:
 
 def kernel_sources() -> list[Path]:
     """The files that may hold kernels, wherever they lie in their rooms."""
-    return sorted(path for room in ("forecast", "policies", "sim", "traces") for path in (PACKAGE / room).rglob("*.py"))
+    return sorted(
+        path
+        for room in ("controllers", "forecast", "policies", "sim", "traces")
+        for path in (PACKAGE / room).rglob("*.py")
+    )
 
 
 def _marker() -> Path:

@@ -1,0 +1,1 @@
+"""How the CPU of a bulk-synchronous job is split among its tasks, one file an idea. Knows forecasts, no world."""

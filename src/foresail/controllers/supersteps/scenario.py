@@ -1,0 +1,92 @@
+"""Splits planned over many ways in which the work may go on, each change weighed against what it costs."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from foresail.controllers.supersteps.exchange import exchange
+from foresail.controllers.supersteps.planner import ShareGrid, SplitOutlook, Units
+from foresail.controllers.supersteps.splitting import cost_of, greedy
+from foresail.forecast.runtime.curves import RuntimeCurves
+
+FEW = 8
+"""With so few scenarios a second beginning is tried for every span; with many it gains nothing that is not noise."""
+
+
+class Scenario:
+    """The cheapest way through the next `window` supersteps over all scenarios, of keeping the split and changing it.
+
+    For every span of these supersteps the split is looked for whose sum of maxima is least on average: greedily, and
+    then by exchanges between pairs of tasks. Dynamic programming chooses the spans: each change costs `penalty_s`.
+    """
+
+    def __init__(
+        self,
+        curves: RuntimeCurves,
+        grid: ShareGrid,
+        *,
+        window: int = 6,
+        penalty_s: float = 15.0,
+        scenarios: int = 64,
+        tries: int = 64,
+    ) -> None:
+        if window < 1:
+            raise ValueError(f"window is {window}; it is a number of supersteps, 1 or more")
+        if scenarios < 1:
+            raise ValueError(f"scenarios is {scenarios}; 1 or more are needed")
+        self.horizon, self.scenarios = window, scenarios
+        self._curves, self._grid = curves, grid
+        self._penalty_s, self._tries = penalty_s, tries
+
+    def plan(self, outlook: SplitOutlook) -> Units | None:
+        paths = outlook.workloads[None] if outlook.scenarios is None else outlook.scenarios
+        ahead = min(self.horizon, outlook.left, paths.shape[2])
+        # Supersteps first: a span of them is then one block of rows.
+        seconds = self._curves.seconds(np.ascontiguousarray(paths[:, :, :ahead].transpose(2, 0, 1)))
+        is_first = outlook.current is None
+        current = np.zeros(self._grid.tasks, np.int64) if outlook.current is None else outlook.current
+        split: Units
+        keeps, split = _cheapest_spans(seconds, self._grid.units, current, is_first, self._penalty_s, self._tries)
+        return None if keeps else split
+
+
+@numba.njit(cache=True)
+def _cheapest_spans(seconds, units, current, is_first, penalty_s, tries):  # type: ignore[no-untyped-def]
+    """Whether to keep, and else the split of the span that comes first.
+
+    Seconds: supersteps × scenarios × tasks × steps of CPU.
+    """
+    ahead, paths, tasks, width = seconds.shape
+    rows = seconds.reshape(ahead * paths, tasks, width)
+    weights = np.ones(ahead * paths)
+    cheapest = np.zeros(ahead + 1)
+    first_split = current
+    for start in range(ahead - 1, -1, -1):
+        cheapest[start] = np.inf
+        split = greedy(rows[start * paths : (start + 1) * paths], weights, units)
+        for length in range(1, ahead - start + 1):
+            span = rows[start * paths : (start + length) * paths]
+            split = split.copy()
+            exchange(span, split, tries)
+            total = cost_of(span, split)
+            if length > 1 and paths <= FEW:
+                other = greedy(span, weights, units)
+                exchange(span, other, tries)
+                if cost_of(span, other) < total:
+                    split, total = other, cost_of(span, other)
+            cost = total / paths
+            if start + length < ahead:
+                cost += cheapest[start + length] + penalty_s
+            if cost < cheapest[start]:
+                cheapest[start] = cost
+                if start == 0:
+                    first_split = split
+    if is_first:
+        return False, first_split
+    kept, total = np.inf, 0.0
+    for length in range(1, ahead + 1):
+        total += cost_of(rows[(length - 1) * paths : length * paths], current) / paths
+        after = cheapest[length] + penalty_s if length < ahead else 0.0
+        kept = min(kept, total + after)
+    return kept <= cheapest[0] + penalty_s, first_split

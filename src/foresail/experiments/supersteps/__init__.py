@@ -1,0 +1,1 @@
+"""Bulk-synchronous jobs by strategy, forecast, start, length and penalty. Knows the simulator and the report."""
