@@ -9,6 +9,7 @@ from foresail.traces.openb.get import OPENB_NODES, openb_folder
 
 pytest_plugins = [
     "tests.experiments.small_experiments",
+    "tests.forecast.workload.small_series",
     "tests.kube.scripted_server",
     "tests.plugins.packages",
     "tests.results.made_up_runs",

@@ -27,7 +27,7 @@ ALWAYS = ("foresail.errors", "foresail.formats", "foresail.logs", "foresail.atom
 MAY_KNOW = {
     "foresail.plugins": (),
     "foresail.controllers": ("foresail.core", "foresail.plugins", "foresail.forecast"),
-    "foresail.forecast": ("foresail.core",),
+    "foresail.forecast": ("foresail.core", "foresail.traces.series"),
     "foresail.kube.objects": ("foresail.core",),
     "foresail.live.serving": (),
     "foresail.policies": ("foresail.core", "foresail.plugins", "foresail.forecast"),

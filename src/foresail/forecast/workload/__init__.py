@@ -1,1 +1,1 @@
-"""What the tasks of a job will have to do in the next supersteps. Knows numpy and numba, no clock and no cluster."""
+"""What a job's tasks will have to do in the next supersteps. Knows series, numpy and numba; no clock, no cluster."""
