@@ -23,6 +23,7 @@ RELEASE = NAMESPACE = "foresail"
 FILES = {
     "scheduler.yaml": (),
     "extender.yaml": ("scheduler.enabled=false", "extender.enabled=true"),
+    "control.yaml": ("scheduler.enabled=false", "control.enabled=true"),
 }
 """File: the values it is rendered with, beside the chart's own."""
 NAMESPACE_TEXT = f"""# Rendered from deploy/chart by deploy/render.py: change the chart, not this file.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,18 +9,12 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
+from tests.deploy.charts import CHART, DEPLOY, allowed, granted, needs_helm, of_kind, one_of, render
 
 from foresail import __version__
 from foresail.cli.main import app
 from foresail.kube.api.kinds import KINDS
-from foresail.lab import components
 from foresail.policies.profiles.load import load_profile
-
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-CHART = DEPLOY / "chart"
-needs_helm = pytest.mark.skipif(
-    components.find("helm") is None, reason="there is no helm; get it with: foresail lab build --helm"
-)
 
 # Each tuple is one thing that may be done: (API group, resource, verb). Nothing else may.
 READ = {
@@ -55,55 +51,33 @@ BIND_VOLUMES = {
     ("", "persistentvolumeclaims", "patch"),
     ("", "persistentvolumes", "patch"),
 }
-PORTS = {"scheduler": 10359, "extender": 10360}
+WATCHED = {right for right in READ if right[2] != "get"}
+CONTROL = {
+    *((*where, "get") for where in (("", "pods"), ("", "persistentvolumes"), ("", "persistentvolumeclaims"))),
+    ("", "pods", "create"),
+    ("", "pods", "delete"),
+    ("", "pods/resize", "patch"),
+    ("", "pods/eviction", "create"),
+    ("", "pods/status", "patch"),
+    ("events.k8s.io", "events", "create"),
+    ("events.k8s.io", "events", "patch"),
+}
+METRICS_API = ("metrics.k8s.io", "pods", "list")
+KUBELET = ("", "nodes/proxy", "get")
+LOGS = ("", "pods/log", "get")
+TOKENS = ("authentication.k8s.io", "tokenreviews", "create")
+RECORDS = {("", "configmaps", verb) for verb in ("create", "delete", "get", "list", "update")}
+PORTS = {"scheduler": 10359, "extender": 10360, "control": 10360}
 PROBES = {
     "scheduler": tuple(
+        {"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}} for path in ("/healthz", "/readyz")
+    ),
+    "control": tuple(
         {"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}} for path in ("/healthz", "/readyz")
     ),
     # It answers nobody without a client certificate, and kubelets have none.
     "extender": ({"tcpSocket": {"port": "https"}}, {"tcpSocket": {"port": "https"}}),
 }
-
-
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([components.need("helm"), *arguments], capture_output=True, text=True, check=False)
-
-
-def render(*values: str) -> list[dict]:
-    sets = [word for value in values for word in ("--set", value)]
-    ran = helm("template", "foresail", str(CHART), "--namespace", "foresail", *sets)
-    assert ran.returncode == 0, ran.stderr
-    return [one for one in yaml.safe_load_all(ran.stdout) if one]
-
-
-def of_kind(objects: list[dict], kind: str) -> list[dict]:
-    return [one for one in objects if one["kind"] == kind]
-
-
-def one_of(objects: list[dict], kind: str) -> dict:
-    (found,) = of_kind(objects, kind)
-    return found
-
-
-def allowed(role: dict) -> set[tuple[str, ...]]:
-    """What a role allows, with the names it is limited to."""
-    return {
-        (group, resource, verb, *rule.get("resourceNames", []))
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
-def granted(objects: list[dict], account: str) -> set[tuple[str, ...]]:
-    """What the bindings give a service account in the whole cluster."""
-    roles = {role["metadata"]["name"]: role for role in of_kind(objects, "ClusterRole")}
-    found: set[tuple[str, ...]] = set()
-    for binding in of_kind(objects, "ClusterRoleBinding"):
-        if {"kind": "ServiceAccount", "name": account, "namespace": "foresail"} in binding["subjects"]:
-            found |= allowed(roles[binding["roleRef"]["name"]])
-    return found
 
 
 def names(objects: list[dict]) -> list[str]:
@@ -122,7 +96,7 @@ def test_manifests_that_differ_are_named_and_written_anew(tmp_path):
     written = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     (tmp_path / "extender.yaml").write_text("kind: Other\n")
     ran = subprocess.run([*command, "--check"], capture_output=True, text=True, check=False)
-    assert written == "scheduler.yaml, extender.yaml: written\n"
+    assert written == "scheduler.yaml, extender.yaml, control.yaml: written\n"
     assert (ran.returncode, ran.stdout) == (1, "extender.yaml: not as the chart says; run: make manifests\n")
 
 
@@ -163,6 +137,18 @@ def test_the_scheduler_comes_with_all_it_needs_and_nothing_else(manifests):
         "Service/foresail-extender",
         "ServiceAccount/foresail-extender",
     ]
+    assert names(manifests["control.yaml"]) == [
+        "ClusterRole/foresail-control",
+        "ClusterRoleBinding/foresail-control",
+        "Deployment/foresail-control",
+        "Namespace/foresail",
+        "NetworkPolicy/foresail-control",
+        "PodDisruptionBudget/foresail-control",
+        "Role/foresail-control",
+        "RoleBinding/foresail-control",
+        "Service/foresail-control",
+        "ServiceAccount/foresail-control",
+    ]
 
 
 def test_the_scheduler_may_do_exactly_what_it_needs(manifests):
@@ -197,7 +183,7 @@ def test_without_volume_binding_volumes_are_only_read():
 
 
 @needs_helm
-def test_only_with_controllers_pods_may_be_resized_and_evicted_and_only_when_asked_kubelets_read():
+def test_only_with_controllers_pods_may_be_resized_and_evicted_and_telemetry_brings_its_rights():
     objects = render("scheduler.controllers={equal-shares:every_s=30}")
     steers = {
         ("", "pods/resize", "patch"),
@@ -206,16 +192,154 @@ def test_only_with_controllers_pods_may_be_resized_and_evicted_and_only_when_ask
         ("apps", "deployments", "get"),
         ("batch", "jobs", "get"),
     }
-    assert granted(objects, "foresail-scheduler") == READ | WRITE | BIND_VOLUMES | steers
-    assert started(objects)[0][-1] == "--controller=equal-shares:every_s=30"
-    records = {("", "configmaps", verb) for verb in ("create", "delete", "get", "list", "update")}
-    assert {one for one in allowed(one_of(objects, "Role")) if one[1] == "configmaps"} == records
-    objects = render("scheduler.controllers={equal-shares}", "scheduler.measureCpu=true")
-    assert granted(objects, "foresail-scheduler") == READ | WRITE | BIND_VOLUMES | steers | {("", "nodes/proxy", "get")}
-    assert started(objects)[0][-2:] == ["--controller=equal-shares", "--measure-cpu"]
+    telemetry = {METRICS_API, TOKENS}
+    assert granted(objects, "foresail-scheduler") == READ | WRITE | BIND_VOLUMES | steers | telemetry
+    assert started(objects)[0][-3:] == [
+        "--controller=equal-shares:every_s=30",
+        "--cpu-source=metrics-api",
+        "--progress-address=0.0.0.0:10361",
+    ]
+    assert {one for one in allowed(one_of(objects, "Role")) if one[1] == "configmaps"} == RECORDS
+    assert ports_in(objects) == ["https", "progress"]
+    # Without controllers nobody reads any of it.
+    objects = render("telemetry.cpu.sources={kubelet}", "telemetry.progress.logs=true")
+    assert granted(objects, "foresail-scheduler") == READ | WRITE | BIND_VOLUMES
+    assert ports_in(objects) == ["https"]
 
 
-@pytest.mark.parametrize("component", ["scheduler", "extender"])
+def test_controllers_alone_may_do_exactly_what_they_need(manifests):
+    objects = manifests["control.yaml"]
+    assert granted(objects, "foresail-control") == WATCHED | CONTROL | {METRICS_API, TOKENS}
+    assert allowed(one_of(objects, "Role")) == RECORDS | {
+        ("coordination.k8s.io", "leases", "create"),
+        ("coordination.k8s.io", "leases", "get", "foresail-control"),
+        ("coordination.k8s.io", "leases", "update", "foresail-control"),
+    }
+    (binding,) = of_kind(objects, "RoleBinding")
+    assert (binding["metadata"]["namespace"], binding["roleRef"]["name"]) == ("foresail", "foresail-control")
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("values", "rights"),
+    [
+        (["telemetry.cpu.sources={kubelet}"], {KUBELET}),
+        (["telemetry.cpu.sources={metrics-api,kubelet}"], {METRICS_API, KUBELET}),
+        (["telemetry.cpu.sources={prometheus}", "telemetry.cpu.prometheus.url=http://prometheus:9090"], set()),
+        (["telemetry.cpu.sources=null", "telemetry.progress.logs=true"], {LOGS}),
+        (["telemetry.cpu.sources=null", "telemetry.progress.claims[0].claimName=training"], set()),
+        (["telemetry.cpu.sources=null", "telemetry.progress.tensorboardClaims[0].claimName=runs"], set()),
+        (["telemetry.cpu.sources=null", "telemetry.progress.http.enabled=true"], {TOKENS}),
+        (
+            [
+                "telemetry.cpu.sources=null",
+                "telemetry.progress.http.enabled=true",
+                "telemetry.progress.http.tokenSecret.name=tokens",
+            ],
+            set(),
+        ),
+    ],
+)
+def test_each_source_brings_its_own_rights_and_no_others(values, rights):
+    given = ["control.enabled=true", "scheduler.enabled=false", "telemetry.progress.http.enabled=false", *values]
+    assert granted(render(*given), "foresail-control") == WATCHED | CONTROL | rights
+    # What only says what it would do changes nothing, and holds no Lease.
+    objects = render(*given, "control.dryRun=true")
+    assert granted(objects, "foresail-control") == WATCHED | rights
+    assert of_kind(objects, "Role") == of_kind(objects, "RoleBinding") == []
+
+
+@needs_helm
+def test_sources_are_mounted_where_the_arguments_say_and_let_through_the_network():
+    objects = render(
+        *("control.enabled=true", "scheduler.enabled=false", "control.controllers={focus:every_s=20,balance}"),
+        *("telemetry.cpu.sources={prometheus}", "telemetry.cpu.prometheus.url=http://prometheus:9091"),
+        *("telemetry.cpu.prometheus.port=9091", "telemetry.cpu.prometheus.tokenSecret.name=for-prometheus"),
+        *("telemetry.progress.claims[0].claimName=training", "telemetry.progress.claims[1].claimName=other"),
+        *("telemetry.progress.claims[1].namespace=team", "telemetry.progress.claims[1].subPath=progress"),
+        *("telemetry.progress.tensorboardClaims[0].claimName=runs", "telemetry.progress.logs=true"),
+        *("telemetry.progress.http.tokenSecret.name=reporters", "telemetry.supplementalGroups={1000}"),
+        *("networkPolicy.progressFrom[0].podSelector.matchLabels.train=yes", "control.extraArgs={--log-level=debug}"),
+    )
+    arguments, files = started(objects)
+    assert arguments[:3] == ["control", "focus:every_s=20", "balance"]
+    assert arguments[-10:] == [
+        "--cpu-source=prometheus",
+        "--prometheus=http://prometheus:9091",
+        "--prometheus-token-file=/run/secrets/foresail/prometheus/token",
+        "--progress-dir=/shared/progress-0",
+        "--progress-dir=team=/shared/progress-1",
+        "--tensorboard-dir=/shared/tensorboard-0",
+        "--progress-logs",
+        "--progress-address=0.0.0.0:10361",
+        "--progress-token-file=/run/secrets/foresail/progress/tokens",
+        "--log-level=debug",
+    ]
+    assert {"/run/secrets/foresail/prometheus/token", "/run/secrets/foresail/progress/tokens"} <= files
+    pod = one_of(objects, "Deployment")["spec"]["template"]["spec"]
+    claims = {one["name"]: one["persistentVolumeClaim"] for one in pod["volumes"] if "persistentVolumeClaim" in one}
+    mounts = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] in claims]
+    assert [
+        (one["mountPath"], claims[one["name"]]["claimName"], one.get("subPath"), one["readOnly"]) for one in mounts
+    ] == [
+        ("/shared/progress-0", "training", None, False),
+        ("/shared/progress-1", "other", "progress", False),
+        ("/shared/tensorboard-0", "runs", None, True),
+    ]
+    assert pod["securityContext"]["supplementalGroups"] == [1000]
+    network = one_of(objects, "NetworkPolicy")["spec"]
+    assert network["ingress"][1] == {
+        "ports": [{"port": "progress", "protocol": "TCP"}],
+        "from": [{"podSelector": {"matchLabels": {"train": "yes"}}}],
+    }
+    assert network["egress"][-1] == {"ports": [{"port": 9091, "protocol": "TCP"}]}
+    verb, *rest = arguments
+    typer.main.get_command(app).commands[verb].make_context(verb, rest)
+
+
+def rights_in(text: str, verbs: str = "") -> set[tuple[str, str, str]]:
+    """The rights that a cell of a table names: verbs, then resources with their groups."""
+    found = set()
+    for said, resource, group in re.findall(r"(?:\b(create|get|list) )?`([a-z/]+)`(?: \(`([a-z0-9.-]+)`\))?", text):
+        found |= {(group, resource, verb) for verb in (said or verbs).split(", ")}
+    return found
+
+
+def rows_of(page: str, heading: str) -> list[list[str]]:
+    """The first table with this heading, without it."""
+    lines = (DEPLOY.parent / "docs" / "guides" / page).read_text(encoding="utf-8").splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith(heading)) + 2
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in itertools.takewhile(bool, lines[at:])]
+
+
+def test_the_guides_name_the_rights_that_the_chart_gives():
+    options = {
+        row[0].split()[0].strip("`"): rights_in(row[2].partition(", or")[0])
+        for row in rows_of("training-jobs.md", "| option | reads |")
+    }
+    assert {option: rights for option, rights in options.items() if rights} == {
+        "--progress-address": {TOKENS},
+        "--progress-logs": {LOGS},
+        "--measure-cpu": {METRICS_API, KUBELET},
+    }
+    values = [rights_in(row[2]) for row in rows_of("deploy.md", "| value | source |")]
+    assert [one for one in values if one] == [{METRICS_API}, {KUBELET}, {TOKENS}, {LOGS}]
+    rows = rows_of("deploy.md", "| verbs | resources |")
+    assert set().union(*(rights_in(resources, verbs) for verbs, resources in rows)) == WATCHED | CONTROL
+    assert rights_in(rows[0][1], rows[0][0]) == WATCHED
+
+
+def ports_in(objects: list[dict]) -> list[str]:
+    """Ports of the pod, which its Service and its NetworkPolicy let through as well."""
+    (container,) = one_of(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    found = [port["name"] for port in container["ports"]]
+    assert [port["targetPort"] for port in one_of(objects, "Service")["spec"]["ports"]] == found
+    rules = one_of(objects, "NetworkPolicy")["spec"]["ingress"]
+    assert [port["port"] for rule in rules for port in rule["ports"]] == found
+    return found
+
+
+@pytest.mark.parametrize("component", ["scheduler", "extender", "control"])
 def test_a_pod_is_locked_in(manifests, component):
     deployment = one_of(manifests[f"{component}.yaml"], "Deployment")
     pod = deployment["spec"]["template"]["spec"]
@@ -251,11 +375,13 @@ def test_a_pod_is_locked_in(manifests, component):
     alive, ready = PROBES[component]
     probes = [container[name] for name in ("startupProbe", "livenessProbe", "readinessProbe")]
     assert [{key: probe[key] for key in alive} for probe in probes] == [alive, alive, ready]
-    assert container["ports"] == [{"name": "https", "containerPort": PORTS[component], "protocol": "TCP"}]
+    assert container["ports"][0] == {"name": "https", "containerPort": PORTS[component], "protocol": "TCP"}
+    assert [port["name"] for port in container["ports"][1:]] == (["progress"] if component == "control" else [])
 
 
-def test_two_replicas_stand_apart_and_one_stays(manifests):
-    objects = manifests["scheduler.yaml"]
+@pytest.mark.parametrize("component", ["scheduler", "control"])
+def test_two_replicas_stand_apart_and_one_stays(manifests, component):
+    objects = manifests[f"{component}.yaml"]
     deployment, budget = one_of(objects, "Deployment"), one_of(objects, "PodDisruptionBudget")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     selector = deployment["spec"]["selector"]["matchLabels"]
@@ -333,7 +459,25 @@ def test_the_extender_is_started_with_what_is_mounted(manifests):
     assert {value for word in arguments if (value := word.partition("=")[2]).startswith("/")} == files
 
 
-@pytest.mark.parametrize("component", ["scheduler", "extender"])
+def test_controllers_are_started_with_what_is_mounted(manifests):
+    arguments, files = started(manifests["control.yaml"])
+    assert arguments == [
+        "control",
+        "focus",
+        "--address=0.0.0.0:10360",
+        "--tls-cert=/run/secrets/foresail/tls/tls.crt",
+        "--tls-key=/run/secrets/foresail/tls/tls.key",
+        "--scheduler-name=default-scheduler",
+        "--lease-name=foresail-control",
+        "--lease-namespace=foresail",
+        "--token-file=/run/secrets/foresail/token/token",
+        "--cpu-source=metrics-api",
+        "--progress-address=0.0.0.0:10361",
+    ]
+    assert {value for word in arguments if (value := word.partition("=")[2]).startswith("/")} == files
+
+
+@pytest.mark.parametrize("component", ["scheduler", "extender", "control"])
 def test_the_command_knows_the_arguments(manifests, component):
     (verb, *rest), _files = started(manifests[f"{component}.yaml"])
     verbs = typer.main.get_command(app).commands

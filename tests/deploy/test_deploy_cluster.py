@@ -125,7 +125,7 @@ def accounts(lab, manifests) -> dict[str, Account]:
     return found
 
 
-@pytest.mark.parametrize("file", ["scheduler.yaml", "extender.yaml"])
+@pytest.mark.parametrize("file", ["scheduler.yaml", "extender.yaml", "control.yaml"])
 def test_the_api_server_takes_every_manifest(lab, manifests, file):
     with lab.api() as api:
         taken = [apply(api, manifest, dry_run=True) for manifest in manifests[file]]
@@ -145,7 +145,7 @@ def test_a_misspelt_field_would_be_refused(lab, manifests):
 def test_its_pods_are_let_into_a_namespace_of_the_strictest_kind(lab, manifests):
     """As the manifests' own namespace is; a pod that asks for more is refused there."""
     with lab.api() as api:
-        for file in ("scheduler.yaml", "extender.yaml"):
+        for file in ("scheduler.yaml", "extender.yaml", "control.yaml"):
             namespace, *_rest = manifests[file]
             apply(api, namespace, dry_run=False)
             deployment = next(one for one in manifests[file] if one["kind"] == "Deployment")

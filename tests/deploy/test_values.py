@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
-
-from foresail.lab import components
-
-CHART = Path(__file__).resolve().parents[2] / "deploy" / "chart"
-needs_helm = pytest.mark.skipif(
-    components.find("helm") is None, reason="there is no helm; get it with: foresail lab build --helm"
-)
-
-
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([components.need("helm"), *arguments], capture_output=True, text=True, check=False)
+from tests.deploy.charts import CHART, helm, needs_helm
 
 
 @needs_helm
 def test_helm_finds_no_fault():
-    ran = helm("lint", "--strict", str(CHART), "--set", "extender.enabled=true,serviceMonitor.enabled=true")
+    ran = helm(
+        "lint",
+        "--strict",
+        str(CHART),
+        "--set",
+        "extender.enabled=true,control.enabled=true,serviceMonitor.enabled=true",
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -39,6 +33,10 @@ def test_helm_finds_no_fault():
         ("token.secretName=", "token/secretName"),
         ("tls.secretName=", "tls/secretName"),
         ("image.digest=sha256:12", "image/digest"),
+        ("telemetry.cpu.sources={cadvisor}", "telemetry/cpu/sources/0"),
+        ("telemetry.progress.claims[0].namespace=team", "missing property 'claimName'"),
+        ("control.controllers[0]=", "control/controllers/0"),
+        ("control.enabled=true,telemetry.cpu.sources={prometheus}", "give its URL in telemetry.cpu.prometheus.url"),
     ],
 )
 def test_values_that_cannot_be_are_refused_by_name(value, told):

@@ -1,7 +1,8 @@
 {{/*
-A pod of either component: what runs differs, how it is locked in does not. Takes a dict: root, component, settings
-(.Values.scheduler or .Values.extender), arguments (a list), alive and ready (probes), callers (the Secret that tells
-whom to answer: volume, secretName, key, file).
+A pod of any component: what runs differs, how it is locked in does not. Takes a dict: root, component, settings
+(.Values.scheduler, .Values.extender or .Values.control), arguments (a list), alive and ready (probes), callers (the
+Secret that tells whom to answer: volume, secretName, key, file), and where there are any telemetry (see foresail.telemetry)
+and withoutProfile.
 */}}
 {{- define "foresail.pod" -}}
 {{- $root := .root -}}
@@ -12,12 +13,16 @@ metadata:
     {{- with $values.podLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+  {{- if or (not .withoutProfile) $values.podAnnotations }}
   annotations:
+    {{- if not .withoutProfile }}
     # Pods read the profile when they start: another one makes other pods.
     foresail.dev/profile-sha256: {{ $values.profile | sha256sum }}
+    {{- end }}
     {{- with $values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+  {{- end }}
 spec:
   serviceAccountName: {{ include "foresail.name" $root }}-{{ .component }}
   automountServiceAccountToken: true
@@ -65,6 +70,10 @@ spec:
     runAsGroup: 65532
     # Keys and tokens are readable by this group.
     fsGroup: 65532
+    {{- with (.telemetry).groups }}
+    supplementalGroups:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
     seccompProfile:
       type: RuntimeDefault
   containers:
@@ -91,6 +100,9 @@ spec:
         - name: https
           containerPort: {{ .settings.port }}
           protocol: TCP
+        {{- with (.telemetry).ports }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       securityContext:
         allowPrivilegeEscalation: false
         privileged: false
@@ -116,9 +128,11 @@ spec:
         timeoutSeconds: 5
         failureThreshold: 3
       volumeMounts:
+        {{- if not .withoutProfile }}
         - name: profile
           mountPath: /etc/foresail
           readOnly: true
+        {{- end }}
         - name: tls
           mountPath: /run/secrets/foresail/tls
           readOnly: true
@@ -129,10 +143,15 @@ spec:
           mountPath: /var/cache/foresail
         - name: tmp
           mountPath: /tmp
+        {{- with (.telemetry).mounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
   volumes:
+    {{- if not .withoutProfile }}
     - name: profile
       configMap:
         name: {{ include "foresail.name" $root }}-profile
+    {{- end }}
     - name: tls
       secret:
         secretName: {{ $values.tls.secretName }}
@@ -150,10 +169,13 @@ spec:
     - name: tmp
       emptyDir:
         sizeLimit: 64Mi
+    {{- with (.telemetry).volumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 {{- end -}}
 
-{{/* Arguments that both verbs take, as a JSON list. */}}
+{{/* Arguments that all verbs take, as a JSON list. */}}
 {{- define "foresail.serving" -}}
 {{- $tls := "/run/secrets/foresail/tls" -}}
-{{- list "--policy=/etc/foresail/profile.toml" (printf "--address=0.0.0.0:%v" .port) (printf "--tls-cert=%s/tls.crt" $tls) (printf "--tls-key=%s/tls.key" $tls) | toJson -}}
+{{- list (printf "--address=0.0.0.0:%v" .port) (printf "--tls-cert=%s/tls.crt" $tls) (printf "--tls-key=%s/tls.key" $tls) | toJson -}}
 {{- end -}}
