@@ -189,7 +189,9 @@ def test_only_with_controllers_pods_may_be_resized_and_evicted_and_telemetry_bri
         ("", "pods/resize", "patch"),
         ("", "pods/eviction", "create"),
         ("", "pods", "create"),
+        ("", "pods", "patch"),
         ("apps", "deployments", "get"),
+        ("apps", "deployments", "patch"),
         ("batch", "jobs", "get"),
     }
     telemetry = {METRICS_API, TOKENS}

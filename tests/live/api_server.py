@@ -95,6 +95,9 @@ class ApiServer:
             allowed = sub != "eviction" or self.budget_allows
             return web.json_response({} if allowed else _OVER_BUDGET, status=201 if allowed else 429)
         status, answer = self._answer(request.method, plural, name, sub, body)
+        if status == 200 and "fieldManager" in request.query and "replicas" in (body.get("spec") or {}):
+            mine = {"manager": request.query["fieldManager"], "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+            self.objects[plural][name]["metadata"]["managedFields"] = [mine]
         return web.json_response(answer, status=status)
 
     async def _watch(self, request: web.Request, plural: str) -> web.StreamResponse:

@@ -291,12 +291,15 @@ class Kubelets:
             refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"}
             await self._say(pod, refused)
             return
+        dying = self._dying.setdefault(uid, asyncio.Event())
         while spec["nodeName"] in self.slow:
             await asyncio.sleep(0.1)
+            if dying.is_set():
+                await self._remove(pod)
+                return
         started = datetime.fromtimestamp(self._now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         running = [{"state": {"running": {"startedAt": started}}, "ready": True}]
         await self._say(pod, {"phase": "Running", "startTime": started}, running, ready=True)
-        dying = self._dying.setdefault(uid, asyncio.Event())
         job = self._job_of(pod)
         trainer = Trainer(pod, job, self._volume, self._habits.get(job, Habits()), self.history, self._now_s)
         work = asyncio.create_task(trainer.run())
@@ -304,6 +307,11 @@ class Kubelets:
         leaving = asyncio.create_task(dying.wait())
         try:
             await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
+            while spec.get("restartPolicy") == "Always" and work.done() and not dying.is_set():
+                trainer = Trainer(pod, job, self._volume, self._habits.get(job, Habits()), self.history, self._now_s)
+                work = asyncio.create_task(trainer.run())
+                self._trainers[uid] = (trainer, work)
+                await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 trainer.terminated.set()
                 await asyncio.wait([work], timeout=float(spec.get("terminationGracePeriodSeconds", 30)))

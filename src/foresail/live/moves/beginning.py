@@ -13,6 +13,7 @@ from foresail.live.moves.record import MovingPod
 from foresail.live.moves.rooms import Rooms
 from foresail.live.moves.subjects import Subject, look_at
 from foresail.live.moves.successors import as_placed, to_be_made
+from foresail.live.moves.surging import may_surge
 from foresail.live.telemetry.jobs import job_of
 
 NOT_RUNNING = "it is not running any more"
@@ -38,12 +39,14 @@ async def moving_pods(api: Client, pods: Sequence[CachedPod], cache: Cache, room
             against = "the room that was held for it is gone"
         if against:
             return against
-        moving.append(_moving(pod, subject, cache, target))
+        # Room can be held for both at once only by the scheduler that places them, and a gang goes as a whole.
+        surges = rooms.keeps and len(pods) == 1 and may_surge(subject)
+        moving.append(_moving(pod, subject, cache, target, surges=surges))
     return moving
 
 
-def _moving(pod: CachedPod, subject: Subject, cache: Cache, target: str) -> MovingPod:
-    owner = pod.owner
+def _moving(pod: CachedPod, subject: Subject, cache: Cache, target: str, *, surges: bool) -> MovingPod:
+    owner, above = pod.owner, subject.deployment
     siblings = tuple(
         one.uid
         for one in cache.pods.values()
@@ -60,5 +63,6 @@ def _moving(pod: CachedPod, subject: Subject, cache: Cache, target: str) -> Movi
         owner=None if owner is None else (owner.kind, owner.name, owner.uid),
         index=pod.completion_index,
         siblings=siblings,
+        deployment=None if above is None or not surges else (above["metadata"]["name"], above["metadata"]["uid"]),
         grace_s=float(subject.pod["spec"].get("terminationGracePeriodSeconds", _GRACE_S)),
     )

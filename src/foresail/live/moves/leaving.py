@@ -30,11 +30,11 @@ async def checkpoint(record: MoveRecord, tools: MoveTools) -> MoveRecord | None:
     while True:
         pods = tuple(_confirmed(pod, record.id, tools) for pod in pods)
         missing = [pod for pod in pods if pod.is_asked and pod.checkpoint_step is None]
-        against = _against(record, tools) or _finds_no_room(missing, record.id, tools)
-        if against:
-            return tools.undone(record, against)
+        refused = against(record, tools) or _finds_no_room(missing, record.id, tools)
+        if refused:
+            return tools.undone(record, refused)
         if not missing:
-            return record.with_pods(pods).to(MovePhase.EVICT, tools.now_s())
+            return record.with_pods(pods).to_leave(tools.now_s())
         if tools.now_s() >= record.phase_s + tools.settings.checkpoint_s:
             said = f"{missing[0].full_name} confirmed no checkpoint within {tools.settings.checkpoint_s:g} s"
             return tools.undone(record, said)
@@ -48,7 +48,7 @@ async def _asked(pod: MovingPod, record: MoveRecord, tools: MoveTools) -> Moving
     until_s = record.phase_s + tools.settings.checkpoint_s
     while not tools.checkpoints.ask(pod.job, record.id):
         late = tools.now_s() >= until_s
-        if late or _against(record, tools) or (tools.knows_jobs() and not pod.is_asked):
+        if late or against(record, tools) or (tools.knows_jobs() and not pod.is_asked):
             return pod
         await tools.look()
     return msgspec.structs.replace(pod, is_asked=True)
@@ -70,7 +70,7 @@ def _confirmed(pod: MovingPod, request_id: str, tools: MoveTools) -> MovingPod:
     return msgspec.structs.replace(pod, checkpoint_step=tools.checkpoints.confirmed_step(pod.job, request_id))
 
 
-def _against(record: MoveRecord, tools: MoveTools) -> str:
+def against(record: MoveRecord, tools: MoveTools) -> str:
     """Why nobody is to go for this move any more; empty if nothing speaks against it."""
     for pod in record.pods:
         cached = tools.cache.pods.get(pod.uid)
@@ -83,7 +83,11 @@ def _against(record: MoveRecord, tools: MoveTools) -> str:
         if not tools.rooms.node_of(pod.uid):
             return f"the room on {pod.target} is held no longer"
         expected = tools.expected(pod)
-        refused = "" if expected is None else tools.rooms.refusal(pod.uid, pod.target, expected)
+        refused = (
+            ""
+            if expected is None
+            else tools.rooms.refusal(pod.uid, pod.target, expected, beside=pod.deployment is not None)
+        )
         if refused:
             return refused
     return ""
@@ -104,8 +108,8 @@ async def evict(record: MoveRecord, tools: MoveTools) -> MoveRecord | None:
                 return tools.undone(record, next(iter(results.values())).why)
             is_late = tools.now_s() >= record.phase_s + tools.settings.budget_s
             hopeless = next((one.why for one in staying if is_late or one.leaving is Leaving.STAYS), "")
-            if hopeless or _against(record, tools):
-                return tools.undone(record, hopeless or _against(record, tools))
+            if hopeless or against(record, tools):
+                return tools.undone(record, hopeless or against(record, tools))
         await asyncio.sleep(BETWEEN_TRIES_S)
 
 
@@ -117,15 +121,3 @@ async def _evict_all(record: MoveRecord, tools: MoveTools) -> dict[str, LeaveRes
         if refused is not None:
             return dict.fromkeys(asked, refused)
     return {pod.uid: await tools.mover.evict(pod) for pod in record.pods}
-
-
-async def undo(record: MoveRecord, tools: MoveTools) -> MoveRecord | None:
-    """Withdraw what was asked for, and give the room back; the pod runs on as if nothing had been."""
-    for pod in record.pods:
-        try:
-            tools.checkpoints.withdraw(pod.job, record.id)
-        except Exception:  # noqa: BLE001 - a checkpoint more does no harm
-            get_logger().exception("checkpoint_not_withdrawn", move=record.id)
-        tools.rooms.release(pod.uid)
-        tools.note_end(pod, record, "undone", f"move undone: {record.reason}")
-    return None

@@ -16,18 +16,21 @@ from foresail.core.model import Pod
 from foresail.kube.api.client import Client
 from foresail.kube.api.errors import ClusterError, Conflict, NotFound
 from foresail.live.actions.moving import PodMover
+from foresail.live.actions.scaling import Scaler
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
 from foresail.live.moves.beginning import NOT_RUNNING, id_of, moving_pods
-from foresail.live.moves.leaving import checkpoint, evict, undo
+from foresail.live.moves.leaving import checkpoint, evict
 from foresail.live.moves.owners import early_obstacle
 from foresail.live.moves.record import MovePhase, MoveRecord, MovingPod
 from foresail.live.moves.records import MOST_BYTES, KeptMove, MoveRecords, ReplacedError, size_bytes
 from foresail.live.moves.replacing import give_room, replace
 from foresail.live.moves.resuming import resume
 from foresail.live.moves.rooms import Rooms
+from foresail.live.moves.surging import shrink, surge
 from foresail.live.moves.tools import MoveEnd, MoveSettings, MoveTools, NotLeadingError
+from foresail.live.moves.undoing import undo
 from foresail.live.telemetry.checkpoints import Checkpoints
 from foresail.live.telemetry.jobs import job_of
 from foresail.logs import get_logger
@@ -35,6 +38,8 @@ from foresail.logs import get_logger
 _STEPS = {
     MovePhase.CHECKPOINT: checkpoint,
     MovePhase.EVICT: evict,
+    MovePhase.SURGE: surge,
+    MovePhase.SHRINK: shrink,
     MovePhase.REPLACE: replace,
     MovePhase.RESUME: resume,
     MovePhase.UNDO: undo,
@@ -97,6 +102,7 @@ class Moves(Listener):
         self._tools = MoveTools(
             cache=cache,
             mover=PodMover(api),
+            scaler=Scaler(api),
             rooms=rooms,
             checkpoints=checkpoints,
             journal=journal,
@@ -210,15 +216,15 @@ class Moves(Listener):
     async def _first_record(self, move_id: str, pods: list[CachedPod], why: str, by: str) -> MoveRecord | str:
         """The move as it is to be written down, or why there is to be none."""
         moving = await moving_pods(self._api, pods, self._cache, self._rooms)
-        against = moving if isinstance(moving, str) else self._hold_as_expected(moving, why)
-        if isinstance(moving, str) or against:
-            return against
+        held = moving if isinstance(moving, str) else self._hold_as_expected(moving, why)
+        if isinstance(held, str):
+            return held
         now_s = self._tools.now_s()
         record = MoveRecord(
             id=move_id,
             why=why,
             by=by,
-            pods=tuple(moving),
+            pods=tuple(held),
             phase=MovePhase.CHECKPOINT,
             begun_s=now_s,
             phase_s=now_s,
@@ -228,16 +234,27 @@ class Moves(Listener):
             return f"what would be written down of it is too large ({size_bytes(record)} bytes)"
         return record if self.may_act() else "another replica may lead by now"
 
-    def _hold_as_expected(self, pods: Sequence[MovingPod], why: str) -> str:
-        """Hold what the successors will request, which may be more than the pods do after they were resized."""
+    def _hold_as_expected(self, pods: Sequence[MovingPod], why: str) -> list[MovingPod] | str:
+        """Hold what the successors will request, which may be more than the pods do after they were resized. A
+        successor that does not fit beside its pod comes when that has gone.
+        """
+        held = []
         for pod in pods:
             expected = self._expected(pod)
             if expected is None:
                 return "its successor could not be placed anywhere"
-            against = self._rooms.hold(pod.uid, pod.target, self._to_hold_s, why, successor=expected, beside=False)
+            way, against = pod, self._hold(pod, expected, why)
+            if against and pod.deployment is not None:
+                way = msgspec.structs.replace(pod, deployment=None)
+                against = self._hold(way, expected, why)
             if against:
                 return against
-        return ""
+            held.append(way)
+        return held
+
+    def _hold(self, pod: MovingPod, expected: Pod, why: str) -> str:
+        beside = pod.deployment is not None
+        return self._rooms.hold(pod.uid, pod.target, self._to_hold_s, why, successor=expected, beside=beside)
 
     def _expected(self, pod: MovingPod) -> Pod | None:
         metadata = {**pod.expected["metadata"], "name": pod.name, "uid": pod.uid}
@@ -276,7 +293,7 @@ class Moves(Listener):
 
     def _keep_rooms(self, record: MoveRecord) -> None:
         for pod in record.pods:
-            if record.phase is MovePhase.REPLACE:
+            if record.phase in {MovePhase.SURGE, MovePhase.REPLACE}:
                 self._rooms.extend(pod.uid, pod.grace_s + self._settings.successor_s)
 
     def _close(self, record: MoveRecord) -> None:
@@ -362,11 +379,9 @@ class Moves(Listener):
 
     @property
     def pressing(self) -> list[asyncio.Task[None]]:
-        """Moves whose pod goes, and whose successor is made here: better finished than left to another."""
+        """Moves that are better finished than left to another, who may be long in coming."""
         return [
             task
             for move_id, task in self.tasks.items()
-            if (kept := self._kept.get(move_id)) is not None
-            and kept.record.phase in {MovePhase.EVICT, MovePhase.REPLACE}
-            and any(pod.owner is None for pod in kept.record.pods)
+            if (kept := self._kept.get(move_id)) is not None and kept.record.is_pressing
         ]

@@ -6,6 +6,10 @@
                          ▼                                                     │          successor gone again
                         UNDO ◄─────────────────────────────────────────────────┘
 
+The pod of a one-replica Deployment whose volumes and strategy allow two at once goes another way:
+
+    … CHECKPOINT ──► SURGE ──successor is ready beside the pod──► SHRINK ──the pod goes──► REPLACE ──► RESUME ──► done
+
 A phase is entered by writing it down, before anything of it is done; each can be begun anew without harm. So whoever
 finds a record goes on with its phase, whether it wrote that itself or another did who is dead by now. Where there is no
 record there is no move.
@@ -28,6 +32,10 @@ class MovePhase(StrEnum):
     """The job is asked for a checkpoint, and its word that there is one is waited for."""
     EVICT = "evict"
     """The pod is to be evicted; until it is, all can be undone."""
+    SURGE = "surge"
+    """The successor is to be ready beside the pod: its Deployment gets a second replica."""
+    SHRINK = "shrink"
+    """It is; the replica is taken back, and the pod goes."""
     REPLACE = "replace"
     """The pod goes or has gone; its successor is waited for, or made, until it has a node."""
     RESUME = "resume"
@@ -55,6 +63,8 @@ class MovingPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which of an Indexed Job's pods it is."""
     siblings: tuple[str, ...] = ()
     """Uids of the owner's other pods when the move began: none of them is the successor."""
+    deployment: tuple[str, str] | None = None
+    """Name and uid of the Deployment that gets a second replica for the move; None if it is to get none."""
     grace_s: float = 30.0
     """What it is given to end after SIGTERM."""
     is_asked: bool = False
@@ -115,6 +125,8 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The process that goes on with it; one that finds another's here has been replaced."""
     reason: str = ""
     """Why it is undone."""
+    has_surged: bool = False
+    """Whether a second replica may have been asked for."""
 
     def to(self, phase: MovePhase, now_s: float, **changes: Any) -> MoveRecord:
         """The move in its next phase."""
@@ -123,15 +135,23 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def with_pods(self, pods: tuple[MovingPod, ...]) -> MoveRecord:
         return msgspec.structs.replace(self, pods=pods)
 
+    def to_leave(self, now_s: float) -> MoveRecord:
+        """The move in the phase in which its pods are made to go, or first their successors to come."""
+        if any(pod.deployment is not None for pod in self.pods):
+            return self.to(MovePhase.SURGE, now_s, has_surged=True)
+        return self.to(MovePhase.EVICT, now_s)
+
     @property
     def is_to_hold(self) -> bool:
         """Whether room is kept for successors in this phase."""
         return self.phase is not MovePhase.UNDO
 
     @property
-    def is_forward_only(self) -> bool:
-        """Whether pods have been made to go, so that there is no way back."""
-        return self.phase in {MovePhase.REPLACE, MovePhase.RESUME}
+    def is_pressing(self) -> bool:
+        """Whether a pod goes whose successor is made here, or a Deployment has a replica too many."""
+        if self.phase in {MovePhase.SURGE, MovePhase.SHRINK}:
+            return True
+        return self.phase in {MovePhase.EVICT, MovePhase.REPLACE} and any(pod.owner is None for pod in self.pods)
 
 
 _MOST_NAME = 63

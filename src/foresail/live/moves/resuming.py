@@ -37,7 +37,7 @@ async def resume(record: MoveRecord, tools: MoveTools) -> MoveRecord | None:
             return record.with_pods(pods).to(MovePhase.REPLACE, tools.now_s())
         if pods != record.pods:
             return record.with_pods(pods)
-        since_s.update({pod.uid: tools.now_s() for pod in pods if pod.uid in tools.cache.pods or not pod.left_s})
+        since_s.update({pod.uid: tools.now_s() for pod in pods if _may_report(pod, since_s, tools)})
         last.update({pod.uid: step for pod in pods if (step := _still_old(pod, since_s, tools)) is not None})
         ends = [_resumed(pod, since_s, tools) for pod in pods]
         if None not in ends or tools.now_s() >= record.phase_s + tools.settings.resume_s:
@@ -75,6 +75,11 @@ async def _came_to_nothing(pod: MovingPod, tools: MoveTools) -> bool:
     began = any("terminated" in (one.get("state") or {}) for one in status.get("containerStatuses") or ())
     disrupted = any(one["type"] == _BY_CLUSTER for one in status.get("conditions") or ())
     return status.get("phase") == "Failed" and (disrupted or not began)
+
+
+def _may_report(pod: MovingPod, since_s: dict[str, float], tools: MoveTools) -> bool:
+    """Whether what is reported now may be the old pod's: it is there, or was never seen to be gone."""
+    return pod.uid in tools.cache.pods or (not pod.left_s and pod.uid not in since_s)
 
 
 def _still_old(pod: MovingPod, since_s: dict[str, float], tools: MoveTools) -> int | None:

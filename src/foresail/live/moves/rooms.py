@@ -24,7 +24,7 @@ class Rooms(Protocol):
     def node_of(self, uid: str) -> str:
         """Where room is held for a pod's successor; empty if it is nowhere."""
 
-    def refusal(self, uid: str, node: str, successor: Pod) -> str:
+    def refusal(self, uid: str, node: str, successor: Pod, *, beside: bool = False) -> str:
         """Why the successor would not get the node now, held or not: more priority goes before. Empty if it would."""
 
     def hold_again(self, pod: Pod, node: str, for_s: float, why: str) -> None:
@@ -56,8 +56,8 @@ class HeldRooms:
         held = self._scheduler.holds.get(uid)
         return "" if held is None else held.node
 
-    def refusal(self, uid: str, node: str, successor: Pod) -> str:
-        return self._scheduler.move_refusal(uid, node, successor)
+    def refusal(self, uid: str, node: str, successor: Pod, *, beside: bool = False) -> str:
+        return self._scheduler.move_refusal(uid, node, successor, beside=beside)
 
     def hold_again(self, pod: Pod, node: str, for_s: float, why: str) -> None:
         self._scheduler.hold(pod, node, for_s, why)
@@ -105,11 +105,11 @@ class LookedAtRooms:
             self._nodes[uid] = node
         return against
 
-    def refusal(self, uid: str, node: str, successor: Pod) -> str:
+    def refusal(self, uid: str, node: str, successor: Pod, *, beside: bool = False) -> str:
         placed, row = self._table.placed.get(uid), self._table.row_of.get(node)
         if placed is None or row is None:
             return "it has no node" if placed is None else f"there is no node {node}"
-        with Without(self._table, [placed]):
+        with Without(self._table, [] if beside else [placed]):
             against = ", ".join(refusal(successor, self._table, self._profile, row))
         return against and f"{node} does not take it: {against}"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from foresail.core.journal import Journal, What
 from foresail.core.model import Pod
 from foresail.live.actions.moving import PodMover
+from foresail.live.actions.scaling import Scaler
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.pods import CachedPod
 from foresail.live.moves.record import MovePhase, MoveRecord, MovingPod
@@ -56,6 +57,7 @@ class MoveTools:
 
     cache: Cache
     mover: PodMover
+    scaler: Scaler
     rooms: Rooms
     checkpoints: Checkpoints
     journal: Journal
