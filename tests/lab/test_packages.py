@@ -38,3 +38,12 @@ def test_a_failing_apt_get_is_told(tmp_path, bare, monkeypatch):
     program.chmod(0o755)
     with pytest.raises(LabError, match="apt-get update -q failed: E: no network"):
         packages.install(["etcd-server"])
+
+
+def test_services_of_packages_are_not_started(tmp_path, bare, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    program = tmp_path / "apt-get"
+    program.write_text(f'#!/bin/sh\necho "$1 $RUNLEVEL $SYSTEMD_OFFLINE" >> {tmp_path}/said\n')
+    program.chmod(0o755)
+    packages.install(["prometheus"])
+    assert (tmp_path / "said").read_text() == "update 1 1\ninstall 1 1\n"

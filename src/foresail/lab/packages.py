@@ -51,8 +51,10 @@ def install(packages: list[str]) -> None:
     """Install packages with apt-get; needs root."""
     if os.geteuid() != 0:
         raise LabError(f"--install needs root; run: sudo {install_command(packages)}")
-    # RUNLEVEL=1 keeps the packages' own services from starting: a lab runs its own, beside whatever else runs.
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    # The packages' own services are kept from starting, on machines with systemd and without: a lab runs its own,
+    # beside whatever else runs.
+    quiet = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1", "SYSTEMD_OFFLINE": "1"}
+    environment = {**os.environ, **quiet}
     for command in (["apt-get", "update", "-q"], install_command(packages).split()):
         ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - as written here
         if ran.returncode:
