@@ -86,7 +86,7 @@ def test_only_what_is_out_of_the_ordinary_is_logged_unless_all_is_asked_for() ->
     with capture_logs() as lines:
         for record in records:
             logged()(record)
-    resized = {"event": "pod_resized", "log_level": "info", "pod": "default/p", "node": "a", "by": "equal-shares"}
+    resized = {"event": "pod_resizes", "log_level": "info", "pod": "default/p", "node": "a", "by": "equal-shares"}
     assert lines[0] == {**resized, "detail": "200 → 500 milli-CPU: because"}
     assert [(line["event"], line["log_level"]) for line in lines[1:]] == [("action_declined", "warning")]
     with capture_logs() as lines:

@@ -18,6 +18,7 @@ from foresail.cli.program_options import (
     TokenFile,
 )
 from foresail.cli.which_cluster import Context, Kubeconfig
+from foresail.live.resizes.settings import ResizeSettings
 from foresail.live.telemetry.settings import TelemetrySettings
 from foresail.settings import make
 
@@ -32,7 +33,7 @@ Examples:
 """
 
 
-@takes_options(OptionSource(TelemetrySettings), after=True)
+@takes_options(OptionSource(TelemetrySettings), OptionSource(ResizeSettings), after=True)
 def control(
     given: Given,
     controllers: Annotated[
@@ -79,6 +80,7 @@ def control(
         lease=LeaderSettings(namespace=lease_namespace, name=lease_name),
         dry_run=dry_run,
         telemetry=make(TelemetrySettings, given.of(TelemetrySettings)),
+        resizes=make(ResizeSettings, given.of(ResizeSettings)),
         server=ServerSettings(host=host, port=port, certificate=tls_cert, key=tls_key),
         token_file=token_file,
         journal=journal,

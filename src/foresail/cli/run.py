@@ -23,6 +23,7 @@ from foresail.cli.program_options import (
 )
 from foresail.cli.which_cluster import Context, Kubeconfig
 from foresail.errors import OptionError
+from foresail.live.resizes.settings import ResizeSettings
 from foresail.live.telemetry.settings import TelemetrySettings
 from foresail.settings import make
 
@@ -41,7 +42,7 @@ Examples:
 """
 
 
-@takes_options(OptionSource(TelemetrySettings), after=True)
+@takes_options(OptionSource(TelemetrySettings), OptionSource(ResizeSettings), after=True)
 def run(
     given: Given,
     policy: Annotated[
@@ -145,6 +146,7 @@ def run(
         controllers=tuple(controller or ()),
         dry_run=dry_run,
         telemetry=make(TelemetrySettings, given.of(TelemetrySettings)),
+        resizes=make(ResizeSettings, given.of(ResizeSettings)),
         log_in_full=log_level == "debug",
     )
     try:

@@ -32,6 +32,8 @@ class What(StrEnum):
     """A pod that was moved goes on where it is now; the detail says since where."""
     RESIZE = "resize"
     """A running pod gets another amount of CPU where it stands."""
+    RESIZED = "resized"
+    """A pod that was resized runs with its new amount of CPU; the detail says after how long."""
     HOLD = "hold"
     """Room is kept for somebody."""
     RELEASE = "release"

@@ -41,6 +41,7 @@ _EVENTS: dict[What, _Words] = {
     What.MOVE: _Words("Moving", "Moving"),
     What.MOVED: _Words("Moved", "Moving"),
     What.RESIZE: _Words("Resizing", "Resizing"),
+    What.RESIZED: _Words("Resized", "Resizing"),
     What.HOLD: _Words("RoomHeld", "Holding"),
     What.DECLINE: _Words("ActionDeclined", "Controlling", warning=True),
 }
@@ -52,7 +53,8 @@ _LOGGED: dict[What, tuple[str, str]] = {
     What.EVICT: ("info", "pod_evicted"),
     What.MOVE: ("info", "pod_moves"),
     What.MOVED: ("info", "pod_moved"),
-    What.RESIZE: ("info", "pod_resized"),
+    What.RESIZE: ("info", "pod_resizes"),
+    What.RESIZED: ("info", "pod_resized"),
     What.HOLD: ("info", "room_held"),
     What.RELEASE: ("info", "room_released"),
     What.DECLINE: ("warning", "action_declined"),

@@ -209,8 +209,8 @@ JOURNAL = TableSpec(
         _real("time_s", "s", "from the start of the trace"),
         _text(
             "what",
-            "`arrive`, `refuse`, `start`, `end`, `evict`, `preempt`, `give_up`, `move`, `moved`, `resize`, `hold`, "
-            "`release`, `decline`; of nodes `fail`, `repair`, `cordon`, `uncordon`",
+            "`arrive`, `refuse`, `start`, `end`, `evict`, `preempt`, `give_up`, `move`, `moved`, `resize`, `resized`, "
+            "`hold`, `release`, `decline`; of nodes `fail`, `repair`, `cordon`, `uncordon`",
         ),
         _text("pod", "whom it happened to; empty for what happens to nodes"),
         _text("node", "where; empty for nowhere"),

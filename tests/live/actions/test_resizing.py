@@ -1,122 +1,22 @@
-"""Resizes carried to an API server: what is asked for, what is not, and whose word is waited for."""
+"""What a resize changes of a pod, whom it refuses, and what pods say of it."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.live.api_server import ApiServer
 from tests.live.cluster import make_cache, make_pod
 
-from foresail.kube.api.retries import ATTEMPTS
-from foresail.live.actions.resizing import Resizer, resized
+from foresail.live.actions.resizing import Cpu, Stage, patch, planned, word_of
 from foresail.live.cache.pods import CachedPod
-
-INFEASIBLE = {"type": "PodResizePending", "reason": "Infeasible", "message": "Node didn't have enough capacity: cpu"}
 
 
 def read(value: dict[str, Any]) -> CachedPod:
     cache, _ = make_cache()
     cache.handler("Pod").apply("ADDED", value)
     return cache.pods[value["metadata"]["uid"]]
-
-
-class Kubelet(ApiServer):
-    """Sets aside what a pod is resized to, or says why not."""
-
-    def __init__(self, script: Any = lambda _method, _path: 0, *, says: str = "allocated") -> None:
-        super().__init__(script)
-        self.says = says
-        self.looks = 0
-
-    async def __call__(self, request: Any) -> Any:
-        if request.method == "GET" and self.asked("PATCH", "/resize"):
-            self._look()
-        return await super().__call__(request)
-
-    def _look(self) -> None:
-        self.looks += 1
-        pod = self.objects["pods"].get("p")
-        if pod is None or self.says == "nothing":
-            return
-        if self.says == "replaced":
-            self.put("pods", make_pod("p", "1", "a", uid="another"))
-        elif self.says == "infeasible":
-            self.put("pods", {**pod, "status": {"conditions": [INFEASIBLE]}})
-        elif self.says == "deferred":
-            self.put("pods", {**pod, "status": {"conditions": [{**INFEASIBLE, "reason": "Deferred"}]}})
-        elif self.looks > 2:
-            requests = pod["spec"]["containers"][0]["resources"]["requests"]
-            state = {"name": "main", "allocatedResources": requests}
-            self.put("pods", {**pod, "status": {"containerStatuses": [{"name": "other"}, state]}})
-
-
-def resize(virtual: Any, server: Any, told: ApiServer, there: dict[str, Any] | None = None) -> tuple[str, float]:
-    """What is said of a resize to 2 CPUs, and how long that took."""
-
-    async def story() -> tuple[str, float]:
-        pod = make_pod("p", "1", "a")
-        told.put("pods", pod if there is None else there)
-        async with server(told) as api:
-            begun_s = asyncio.get_running_loop().time()
-            said = await Resizer(api).resize(read(pod), 2000, None)
-            return said, asyncio.get_running_loop().time() - begun_s
-
-    return virtual(story())
-
-
-@pytest.mark.parametrize(
-    "there",
-    [make_pod("p", "1", "a", uid="another"), make_pod("p", "1", "a", deleted=True), make_pod("other", "1", "a")],
-    ids=["another has its name", "is being deleted", "is not there"],
-)
-def test_a_pod_that_is_gone_is_not_resized_nor_one_that_took_its_name(server, virtual, there):
-    told = Kubelet()
-    assert resize(virtual, server, told, there)[0] == "the pod is gone"
-    assert told.log == []
-
-
-@pytest.mark.parametrize("status", [409, 429, 503])
-def test_what_may_pass_is_asked_again_with_the_pod_as_it_is_then(server, virtual, status):
-    refusals = [status, status]
-    told = Kubelet(lambda method, _path: refusals.pop() if method == "PATCH" and refusals else 0)
-    assert resize(virtual, server, told)[0] == ""
-    assert len(told.asked("PATCH", "pods/p/resize")) == 3
-    assert told.bodies[-1]["metadata"] == {"uid": "uid-p", "resourceVersion": "1"}
-    assert told.objects["pods"]["p"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2000m"
-
-
-@pytest.mark.parametrize(("status", "attempts"), [(403, 1), (422, 1), (500, ATTEMPTS)])
-def test_what_does_not_pass_is_told_in_the_servers_words(server, virtual, status, attempts):
-    told = Kubelet(lambda method, _path: status if method == "PATCH" else 0)
-    said, _ = resize(virtual, server, told)
-    assert said.startswith(f"PATCH /api/v1/namespaces/default/pods/p/resize: {status}")
-    assert "as the script says" in said
-    assert len(told.asked("PATCH")) == attempts
-
-
-@pytest.mark.parametrize(
-    ("says", "said", "at_least_s", "at_most_s"),
-    [
-        ("allocated", "", 2, 3),
-        ("infeasible", "infeasible: Node didn't have enough capacity: cpu", 0, 1),
-        ("deferred", "", 29, 31),  # it may yet come
-        ("nothing", "", 29, 31),
-        ("replaced", "", 0, 1),
-    ],
-)
-def test_the_kubelets_word_is_waited_for_but_not_for_ever(server, virtual, says, said, at_least_s, at_most_s):
-    heard, took_s = resize(virtual, server, Kubelet(says=says))
-    assert heard == said
-    assert at_least_s <= took_s <= at_most_s
-
-
-def test_a_server_that_is_not_there_any_more_has_taken_it_all_the_same(server, virtual):
-    told: Kubelet = Kubelet(lambda method, _path: 403 if method == "GET" and told.asked("PATCH") else 0)
-    assert resize(virtual, server, told) == ("", pytest.approx(0, abs=1))
 
 
 # --- the patch -------------------------------------------------------------------------------------------------------
@@ -135,11 +35,12 @@ def container(name: str, cpu: str, **more: Any) -> dict[str, Any]:
 
 def patched(pod: dict[str, Any], cpu_milli: int, limit_milli: int | None = None) -> Any:
     """The resources that the container is to have, or why there are none."""
-    patch = resized(pod, cpu_milli, limit_milli)
-    if isinstance(patch, str):
-        return patch
-    assert patch["metadata"] == {"uid": "uid-p", "resourceVersion": "7"}
-    (one,) = patch["spec"]["containers"]
+    plan = planned(pod, cpu_milli, limit_milli)
+    if isinstance(plan, str):
+        return plan
+    made = patch(pod, plan.container, plan.to)
+    assert made["metadata"] == {"uid": "uid-p", "resourceVersion": "7"}
+    (one,) = made["spec"]["containers"]
     assert one["name"] == "main"
     return one["resources"]
 
@@ -147,8 +48,10 @@ def patched(pod: dict[str, Any], cpu_milli: int, limit_milli: int | None = None)
 def test_requests_and_limits_are_the_containers():
     assert patched(found(), 1500) == {"requests": {"cpu": "1500m"}}
     assert patched(found(), 1500, 3000) == {"requests": {"cpu": "1500m"}, "limits": {"cpu": "3000m"}}
-    assert patched(found(), 1500, 0) == {"requests": {"cpu": "1500m"}, "limits": {"cpu": None}}
-    assert patched(found(None), 1500) == {"requests": {"cpu": "1500m"}}  # it requested none so far
+    assert patched(found(), 1500, 0) == {"requests": {"cpu": "1500m"}}
+    memory_alone = found(None)
+    memory_alone["spec"]["containers"][0]["resources"]["requests"]["memory"] = "1Gi"
+    assert patched(memory_alone, 1500) == {"requests": {"cpu": "1500m"}}  # it requested no CPU so far
 
 
 def test_what_is_not_the_containers_stays_as_it_is():
@@ -173,16 +76,127 @@ def test_while_an_earlier_resize_is_under_way_it_is_what_is_asked_for_that_chang
     assert patched(pod, 2000) == {"requests": {"cpu": "2000m"}}
 
 
-def test_a_pod_whose_cpu_is_not_one_containers_is_not_resized():
+def test_a_pod_in_which_it_is_not_known_who_works_is_not_resized():
     several = found()
     several["spec"]["containers"].append(container("b", "1"))
-    assert patched(several, 500) == "2 of its containers request CPU; only a pod in which one does can be resized"
+    names = "the annotation kubectl.kubernetes.io/default-container names one"
+    assert patched(several, 500) == f"2 of its containers request CPU; {names}"
     several["spec"]["containers"] = [{"name": "a"}, {"name": "b"}]
-    assert patched(several, 500) == "0 of its containers request CPU; only a pod in which one does can be resized"
+    assert patched(several, 500) == f"0 of its containers request CPU; {names}"
     whole = found(resources={"requests": {"cpu": "2"}})
     assert patched(whole, 500) == "its CPU is stated for the pod as a whole, which its containers cannot change"
     assert patched(found(resources={"requests": {"memory": "1Gi"}}), 500) == {"requests": {"cpu": "500m"}}
     assert patched(found(initContainers=[container("i", "lots")]), 500).startswith("its requests cannot be read: spec.")
+
+
+@pytest.mark.parametrize("annotation", ["foresail.dev/progress-container", "kubectl.kubernetes.io/default-container"])
+def test_of_several_containers_the_one_that_is_named_is_resized(annotation):
+    several = found("1", annotations={annotation: "main"})
+    several["spec"]["containers"].insert(0, container("log", "200m"))
+    assert patched(several, 1700) == {"requests": {"cpu": "1500m"}}
+    only_one_asks = found()
+    only_one_asks["spec"]["containers"].insert(0, {"name": "log"})
+    assert patched(only_one_asks, 1700) == {"requests": {"cpu": "1700m"}}
+
+
+# --- rules of Kubernetes ---------------------------------------------------------------------------------------------
+
+
+def with_limits(cpu: str, limit: str, *, memory: bool, **more: Any) -> dict[str, Any]:
+    pod = found(cpu, **more)
+    amounts = {"memory": "1Gi"} if memory else {}
+    pod["spec"]["containers"][0]["resources"] = {
+        "requests": {"cpu": cpu, **amounts},
+        "limits": {"cpu": limit, **amounts},
+    }
+    return pod
+
+
+def test_requests_and_limits_of_a_guaranteed_pod_change_together():
+    pod = with_limits("1", "1000m", memory=True)
+    both = {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m"}}
+    assert (patched(pod, 500), patched(pod, 500, 500)) == (both, both)
+    said = "its QoS class would become Burstable and is Guaranteed, which no resize may change"
+    assert patched(pod, 500, 800) == said
+
+
+def test_a_burstable_pod_keeps_its_limit_never_requests_more_and_does_not_become_guaranteed():
+    pod = with_limits("1", "2", memory=True)
+    assert patched(pod, 1500) == {"requests": {"cpu": "1500m"}, "limits": {"cpu": "2000m"}}
+    assert patched(pod, 2500) == "2500 milli-CPU are above its limit of 2000; give cpu_limit_milli as well"
+    assert patched(pod, 2500, 3000) == {"requests": {"cpu": "2500m"}, "limits": {"cpu": "3000m"}}
+    said = "its QoS class would become Guaranteed and is Burstable, which no resize may change"
+    assert patched(pod, 2000) == said
+    assert patched(pod, 1500, 0) == "it has a limit, which no resize can take away"
+    without_memory = with_limits("1", "2", memory=False)
+    assert patched(without_memory, 2000) == {"requests": {"cpu": "2000m"}, "limits": {"cpu": "2000m"}}
+
+
+def test_limits_of_others_are_not_the_containers():
+    pod = with_limits("1", "2", memory=False, initContainers=[container("log", "100m", restartPolicy="Always")])
+    pod["spec"]["initContainers"][0]["resources"]["limits"] = {"cpu": "500m"}
+    assert patched(pod, 1600, 3000) == {"requests": {"cpu": "1500m"}, "limits": {"cpu": "2500m"}}
+
+
+def test_a_best_effort_pod_is_refused():
+    said = "its QoS class is BestEffort, which a request for CPU would change, and no resize may"
+    assert patched(found(None), 500) == said
+
+
+def test_a_container_that_would_be_restarted_is_refused_unless_that_is_allowed():
+    pod = found()
+    pod["spec"]["containers"][0]["resizePolicy"] = [
+        {"resourceName": "memory", "restartPolicy": "RestartContainer"},
+        {"resourceName": "cpu", "restartPolicy": "RestartContainer"},
+    ]
+    said = "it would be restarted (resizePolicy: RestartContainer for cpu); --resize-restarts allows that"
+    assert planned(pod, 500, None) == said
+    plan = planned(pod, 500, None, may_restart=True)
+    assert not isinstance(plan, str)
+    assert plan.to == Cpu(500)
+    pod["spec"]["containers"][0]["resizePolicy"].pop()
+    assert patched(pod, 500) == {"requests": {"cpu": "500m"}}
+
+
+# --- what pods say ---------------------------------------------------------------------------------------------------
+
+
+def said(pod: dict[str, Any] | None, wanted: Cpu, *known: Cpu) -> tuple[Stage, str]:
+    return tuple(word_of(pod, "main", wanted, known))
+
+
+def test_what_a_kubelet_says_is_about_the_amount_that_is_asked_for_now():
+    pod = found("2")
+    pod["metadata"]["generation"] = 5
+    state: dict[str, Any] = {
+        "name": "main",
+        "allocatedResources": {"cpu": "1"},
+        "resources": {"requests": {"cpu": "1"}},
+    }
+    pod["status"] = {"containerStatuses": [{"name": "other"}, state]}
+    assert said(pod, Cpu(2000)) == (Stage.ASKED, "")
+    pending = {"type": "PodResizePending", "reason": "Infeasible", "message": "too much", "observedGeneration": 4}
+    pod["status"]["conditions"] = [pending]
+    assert said(pod, Cpu(2000)) == (Stage.ASKED, "")  # that was said of what it asked for before
+    pending["observedGeneration"] = 5
+    assert said(pod, Cpu(2000)) == (Stage.INFEASIBLE, "too much")
+    pending["reason"] = "Deferred"
+    assert said(pod, Cpu(2000)) == (Stage.DEFERRED, "too much")
+    pod["status"]["conditions"] = [{"type": "PodResizeInProgress", "message": "soon", "observedGeneration": 5}]
+    assert said(pod, Cpu(2000)) == (Stage.ASKED, "")
+    state["allocatedResources"] = {"cpu": "2000m"}
+    assert said(pod, Cpu(2000)) == (Stage.ALLOCATED, "soon")
+    pod["status"]["conditions"] = []
+    assert said(pod, Cpu(2000)) == (Stage.ALLOCATED, "")
+    state["resources"] = {"requests": {"cpu": "2"}}
+    assert said(pod, Cpu(2000)) == (Stage.DONE, "")
+
+
+def test_who_asks_for_another_amount_has_not_been_asked_or_was_changed_by_somebody_else():
+    assert said(found("1"), Cpu(2000), Cpu(1000), Cpu(3000)) == (Stage.UNSENT, "")
+    assert said(found("700m"), Cpu(2000), Cpu(1000)) == (Stage.CHANGED, "")
+    assert said(with_limits("2", "3", memory=False), Cpu(2000), Cpu(2000)) == (Stage.CHANGED, "")
+    assert said(None, Cpu(2000)) == (Stage.GONE, "")
 
 
 MILLI = st.integers(1, 4000)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live.api_server import ApiServer
 from tests.live.cluster import make_node, make_pod
+from tests.live.resizes.kubelets import KubeletServer
 from tests.live.scheduler.test_scheduler import LoopClock
 
 from foresail.core.backoff import Backoff
 from foresail.core.control import Action, Hold, Move, Resize, View
 from foresail.live.control.program import ControlProgram, ControlSettings
+from foresail.live.resizes.settings import ResizeSettings
 from foresail.live.scheduler.run import RunSettings, SchedulerProgram
 
 Act = Callable[[View], Sequence[Action]]
@@ -45,12 +46,15 @@ def owned(pod: dict[str, Any], **changes: Any) -> dict[str, Any]:
 class Story:
     """A server, the controller that looks at it, and what was noted."""
 
-    def __init__(self, tmp_path: Path, act: Act, *, dry_run: bool = False, alone: bool = False) -> None:
-        self.told = ApiServer()
+    def __init__(
+        self, tmp_path: Path, act: Act, *, dry_run: bool = False, alone: bool = False, **settings: Any
+    ) -> None:
+        self.told = KubeletServer()
         self.controller = Once(act)
         self.path = tmp_path / "journal.jsonl"
         self.dry_run = dry_run
         self.alone = alone
+        self.settings = settings
         self.problem: list[str] = []
         self.said: list[str] = []
 
@@ -73,7 +77,7 @@ class Story:
         virtual(story())
 
     def _program(self, api: Any) -> Any:
-        common: dict[str, Any] = {"leader_elect": False, "dry_run": self.dry_run, "journal": self.path}
+        common = {"leader_elect": False, "dry_run": self.dry_run, "journal": self.path, **self.settings}
         more: dict[str, Any] = {
             "announce": self.said.append,
             "clock": LoopClock(),
@@ -155,15 +159,15 @@ def test_what_a_node_has_not_left_is_declined_also_for_two_at_once(server, virtu
     ]
 
 
-def test_a_kubelet_that_calls_it_infeasible_is_quoted(server, virtual, tmp_path):
-    condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible", "message": "not so much"}
+def test_a_kubelet_that_calls_it_infeasible_is_quoted_and_the_pod_asks_for_what_it_had(server, virtual, tmp_path):
     story = Story(tmp_path, resize_to(500))
-    pod = make_pod("p", "200m", "a", status={"conditions": [condition]})
-    story.run(server, virtual, *nodes("a"), *pods(pod))
+    story.told.never.add("p")
+    story.run(server, virtual, *nodes("a"), *pods(make_pod("p", "200m", "a")))
     assert [one[3] for one in story.actions] == [
         "200 → 500 milli-CPU: because",
         "resize declined: infeasible: not so much",
     ]
+    assert story.told.asks("p") == (200, 0)
 
 
 def test_a_pod_with_two_containers_is_not_resized(server, virtual, tmp_path):
@@ -172,9 +176,41 @@ def test_a_pod_with_two_containers_is_not_resized(server, virtual, tmp_path):
     story = Story(tmp_path, resize_to(500))
     story.run(server, virtual, *nodes("a"), *pods(pod))
     assert story.told.asked("PATCH", "/resize") == []
-    assert story.actions[-1][3] == (
-        "resize declined: 2 of its containers request CPU; only a pod in which one does can be resized"
-    )
+    assert story.actions[-1][3].startswith("resize declined: 2 of its containers request CPU")
+
+
+def test_room_that_a_growth_is_about_to_take_is_not_given_to_a_pod_that_waits(server, virtual, tmp_path):
+    def act(view: View) -> list[Action]:
+        by_name = {one.pod.name: one.pod for one in view.running.values()}
+        return [Resize(by_name["default/p"], 3000, "more"), Resize(by_name["default/q"], 1000, "less")]
+
+    # Between q's end and p's beginning a scheduler has time.
+    story = Story(tmp_path, act, resizes=ResizeSettings(most_a_second=0.1))
+
+    async def during(_program: Any) -> None:
+        story.told.put("pods", make_pod("waits", "1"))
+
+    story.run(server, virtual, *nodes("a"), *pods(make_pod("p", "2", "a"), make_pod("q", "2", "a")), during=during)
+    assert (story.told.asks("p"), story.told.asks("q"), story.told.node_of("waits")) == ((3000, 0), (1000, 0), "")
+    resized = [one[1:] for one in story.noted if one[0] == "resized"]
+    assert [(pod, detail.partition(" in effect")[0]) for pod, _, detail in resized] == [
+        ("q", "2000 → 1000 milli-CPU"),
+        ("p", "2000 → 3000 milli-CPU"),
+    ]
+
+
+def test_what_ends_is_counted_with_how_long_it_took(server, virtual, tmp_path):
+    text: list[str] = []
+    story = Story(tmp_path, resize_to(500), alone=True)
+
+    async def during(program: Any) -> None:
+        await asyncio.sleep(10)
+        text.append(program.metrics.text().decode())
+
+    story.run(server, virtual, *nodes("a"), *pods(make_pod("p", "200m", "a")), during=during)
+    assert 'foresail_resizes_total{outcome="done"} 1.0' in text[0]
+    assert 'foresail_resize_seconds_count{outcome="allocated"} 1.0' in text[0]
+    assert 'foresail_resize_seconds_count{outcome="done"} 1.0' in text[0]
 
 
 # --- move ------------------------------------------------------------------------------------------------------------

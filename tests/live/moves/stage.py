@@ -287,7 +287,7 @@ class Running:
     def kill_now(self) -> None:
         """As SIGKILL does: nothing is finished, nothing is told."""
         self._was_killed = True
-        for task in (self._task, *self.moves.tasks.values(), *self.steering.under_way.values()):
+        for task in (self._task, *self.moves.tasks.values(), *self.steering.resizes.tasks.values()):
             task.cancel()
 
 

@@ -23,6 +23,7 @@ from foresail.live.moves.rooms import LookedAtRooms
 from foresail.live.moves.tools import MoveSettings
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
 from foresail.live.reports import EventReport, JournalFile, candidate_reports, counted, logged
+from foresail.live.resizes.settings import ResizeSettings
 from foresail.live.scheduler.metrics import Metrics
 from foresail.live.serving.health import Health, token_in
 from foresail.live.serving.server import ServerSettings, check_metrics, check_tls_files
@@ -55,6 +56,8 @@ class ControlSettings:
     """What controllers are told of pods, beyond their specification."""
     moves: MoveSettings = field(default_factory=MoveSettings)
     """How pods are moved. Moves are written down in the namespace of the Lease."""
+    resizes: ResizeSettings = field(default_factory=ResizeSettings)
+    """How pods are resized. Resizes under way are written down there, too."""
     server: ServerSettings = field(default_factory=ServerSettings)
     token_file: Path | None = None
     """Who asks for metrics must show this token."""
@@ -113,9 +116,11 @@ class ControlProgram(Program):
             telemetry=self.telemetry,
             checkpoints=self.telemetry.checkpoints,
             moves=settings.moves,
+            resizes=settings.resizes,
             dry_run=settings.dry_run,
             failed=self.metrics.controller_failures.inc,
             move_ended=self.metrics.move_ended,
+            resize_ended=self.metrics.resize_ended,
         )
         self.steering.act_if(self.may_act)
         self.leads = False
@@ -128,6 +133,7 @@ class ControlProgram(Program):
         return [
             Part("controllers", self._give_turns, ready=lambda: self.steering.problem),
             Part("moves", ready=lambda: self.steering.moves.problem),
+            Part("resizes", ready=lambda: self.steering.resizes.problem),
             *([] if self.settings.dry_run else [Part("events", events.run, ready=lambda: events.failure)]),
             *self.telemetry.parts(),
         ]

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
 
 from foresail.core.clock import Clock
 from foresail.core.control import Controller, NoTelemetry, RunningPod, Telemetry, View
 from foresail.core.control_loop import ControlLoop
-from foresail.core.holds import Holds
-from foresail.core.journal import Journal, What
+from foresail.core.journal import Journal
 from foresail.core.lifecycle import Lives, State
 from foresail.core.model import Pod
 from foresail.core.scheduler import Scheduler
 from foresail.errors import ControllerError
 from foresail.kube.api.client import Client
-from foresail.live.actions.resizing import Resizer
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
@@ -25,16 +22,22 @@ from foresail.live.moves.moves import Moves
 from foresail.live.moves.records import MoveRecords
 from foresail.live.moves.rooms import Rooms
 from foresail.live.moves.tools import MoveEnd, MoveSettings
+from foresail.live.resizes.record import ResizeRecords
+from foresail.live.resizes.resizes import Resizes
+from foresail.live.resizes.settings import ResizeSettings
+from foresail.live.resizes.tools import ResizeEnd
 from foresail.live.telemetry.checkpoints import Checkpoints, NoCheckpoints
 from foresail.live.telemetry.jobs import job_of
 from foresail.logs import get_logger
+
+_UNDER_WAY = "another action on it is under way"
 
 
 class LiveSteering(Listener):
     """What controllers see and may change: the pods of one scheduler name, by whoever placed them.
 
-    An action is handed over at once and carried out in the background; what comes to nothing is noted as declined. Of
-    one pod one action is under way at a time.
+    An action is handed over at once and carried out in the background; what comes to nothing is noted as declined. A
+    pod that is moved is not resized, and one that is resized is not moved.
     """
 
     def __init__(
@@ -53,19 +56,19 @@ class LiveSteering(Listener):
         telemetry: Telemetry | None = None,
         checkpoints: Checkpoints | None = None,
         moves: MoveSettings | None = None,
+        resizes: ResizeSettings | None = None,
         dry_run: bool = False,
         failed: Callable[[], object] = lambda: None,
         move_ended: Callable[[MoveEnd], None] = lambda _: None,
+        resize_ended: Callable[[ResizeEnd], None] = lambda _: None,
     ) -> None:
         """`scheduler` places the pods and can hold room for them; without one, beside another scheduler, nothing is
-        held. `rooms` are where moved pods go, and moves are written down in `records_namespace`. `failed` is told of
-        each turn of a controller that came to nothing, `move_ended` of each move.
+        held. `rooms` are where moved pods go, and moves and resizes are written down in `records_namespace`. `failed`
+        is told of each turn of a controller that came to nothing, `move_ended` and `resize_ended` of each of those.
         """
         self._may_act: Callable[[], bool] = lambda: True
         self.problem = ""
         """What a controller failed on, until a round of turns goes well."""
-        self.under_way: dict[str, asyncio.Task[None]] = {}
-        """Pods on which an action is being carried out."""
         self._loop = ControlLoop(controllers, clock, journal, dry_run=dry_run, failed=self._note_failure)
         self._cache = cache
         self._clock = clock
@@ -77,7 +80,16 @@ class LiveSteering(Listener):
         self._failed = failed
         self._dry_run = dry_run
         self._has_controllers = bool(controllers)
-        self._resizer = Resizer(api)
+        self.resizes = Resizes(
+            api,
+            cache,
+            clock,
+            journal,
+            ResizeRecords(api, records_namespace, scheduler_name),
+            scheduler=scheduler,
+            settings=resizes,
+            ended=resize_ended,
+        )
         self.moves = Moves(
             api,
             cache,
@@ -94,32 +106,32 @@ class LiveSteering(Listener):
         self._epoch_s = time.time() - clock.now()
         self._ours: dict[str, tuple[CachedPod, float]] = {}
         """Running pods of ours, and since when they have their node, on the clock."""
-        self._more_milli: dict[str, tuple[str, int]] = {}
-        """Node and CPU that resizes under way ask for beyond what the cache knows of."""
         cache.tell(self)
 
     # --- leaders ---------------------------------------------------------------------------------------------------
 
     def act_if(self, may_act: Callable[[], bool]) -> None:
         """Whether acts are ours to make is asked of this, right before each."""
-        self._may_act = self.moves.may_act = may_act
+        self._may_act = self.moves.may_act = self.resizes.may_act = may_act
 
     async def take_over(self) -> None:
-        """It is to lead: go on with the moves of whoever did before."""
-        # Nobody moves pods without controllers, and the right to read records of moves comes with them.
+        """It is to lead: go on with the moves and resizes of whoever did before."""
+        # Nobody changes pods without controllers, and the right to read records comes with them.
         if self._has_controllers and not self._dry_run:
             await self.moves.take_over()
+            await self.resizes.take_over()
 
     def lead(self, *, leads: bool) -> None:
         if not leads and not self._may_act():
             self.moves.let_go()
+            self.resizes.let_go()
 
     async def finish(self, within_s: float) -> None:
         """It is to end: carry out what is soon done; longer moves are left to the next leader."""
-        begun = [*self.under_way.values(), *self.moves.pressing]
+        begun = [*self.resizes.tasks.values(), *self.moves.pressing]
         if begun:
             await asyncio.wait(begun, timeout=within_s)
-        await asyncio.gather(*self.moves.let_go(), return_exceptions=True)
+        await asyncio.gather(*self.moves.let_go(), *self.resizes.let_go(), return_exceptions=True)
 
     # --- turns -----------------------------------------------------------------------------------------------------
 
@@ -136,6 +148,8 @@ class LiveSteering(Listener):
         except Exception as error:  # noqa: BLE001 - a controller may be anybody's, and pods are placed all the same
             get_logger().exception("controllers_broke")
             self._note_failure(ControllerError(f"{type(error).__name__}: {error}"))
+        finally:
+            self.resizes.start()
 
     def _note_failure(self, error: ControllerError) -> None:
         self.problem = str(error)
@@ -185,7 +199,9 @@ class LiveSteering(Listener):
             return "it is not running any more"
         if cached.gang is not None:
             return "it is one of a gang, which is moved whole or not at all"
-        against = self._against(uid) or self.moves.begin([(cached, node)], why, self._loop.acting)
+        if uid in self.moves or uid in self.resizes:
+            return _UNDER_WAY
+        against = self._lacks_lead() or self.moves.begin([(cached, node)], why, self._loop.acting)
         if not against:
             self._turn(uid, State.MOVING)
         return against
@@ -193,55 +209,20 @@ class LiveSteering(Listener):
     def resize(self, pod: Pod, cpu_milli: int, cpu_limit_milli: int | None, why: str) -> str:  # noqa: ARG002 - Steered
         uid = str(pod.uid)
         cached = self._cache.pods.get(uid)
-        placed = self._cache.table.placed.get(uid)
-        if cached is None or placed is None or uid not in self._ours:
+        if cached is None or uid not in self._ours:
             return "it is not running any more"
-        more_milli = cpu_milli - placed.pod.spec.cpu_milli
-        promised_milli = sum(milli for node, milli in self._more_milli.values() if node == cached.node)
-        holds = Holds() if self._scheduler is None else self._scheduler.holds
-        against = self._against(uid) or holds.against_resize(
-            placed, cpu_milli, self._cache.table, promised_milli=promised_milli
-        )
-        if against:
-            return against
-        self._more_milli[uid] = (cached.node, more_milli)
-        work = self._resize(cached, cpu_milli, cpu_limit_milli, self._loop.acting)
-        self._begin(uid, work, f"resize {cached.full_name}")
-        return ""
+        if uid in self.moves:
+            return _UNDER_WAY
+        return self._lacks_lead() or self.resizes.ask(cached, cpu_milli, cpu_limit_milli, self._loop.acting)
 
     def hold(self, pod: Pod, node: str, for_s: float, why: str) -> str:
         if self._scheduler is None:
             return "only the scheduler that places pods can hold room; give the controller to foresail run"
         return self._scheduler.hold(pod, node, for_s, why)
 
-    def _against(self, uid: str) -> str:
-        if uid in self.under_way or uid in self.moves:
-            return "another action on it is under way"
+    def _lacks_lead(self) -> str:
         return "" if self._may_act() else "another replica may lead by now"
-
-    def _begin(self, uid: str, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = self.under_way[uid] = asyncio.create_task(work, name=name)
-        task.add_done_callback(lambda _: self.under_way.pop(uid, None))
-
-    async def _resize(self, pod: CachedPod, cpu_milli: int, cpu_limit_milli: int | None, by: str) -> None:
-        try:
-            why = await _outcome(self._resizer.resize(pod, cpu_milli, cpu_limit_milli))
-        finally:
-            del self._more_milli[pod.uid]
-        if why:
-            self._decline(pod, "resize", why, by)
-
-    def _decline(self, pod: CachedPod, what: str, why: str, by: str) -> None:
-        self._journal.note(What.DECLINE, pod=pod.full_name, node=pod.node, detail=f"{what} declined: {why}", by=by)
 
     def _turn(self, uid: str, state: State) -> None:
         if self._lives is not None and uid in self._lives:
             self._lives.turn(uid, state)
-
-
-async def _outcome(work: Coroutine[Any, Any, str]) -> str:
-    try:
-        return await work
-    except Exception as error:  # noqa: BLE001 - an action that breaks is one that was not done
-        get_logger().exception("action_broke")
-        return f"{type(error).__name__}: {error}"

@@ -16,6 +16,7 @@ from prometheus_client import (
 
 if TYPE_CHECKING:
     from foresail.live.moves.tools import MoveEnd
+    from foresail.live.resizes.tools import ResizeEnd
     from foresail.live.scheduler.scheduler import LiveScheduler
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
@@ -73,6 +74,14 @@ class Metrics:
             "Steps that a moved training job had reported and had to do again.",
             buckets=(0, 1, 2, 5, 10, 20, 50, 100, 1000),
         )
+        self.resizes = counter("resizes", "Resizes of pods by how they ended.", ["outcome"])
+        self.resize_s = histogram(
+            "resize_seconds",
+            "From when a resize was asked for until its kubelet had set it aside (allocated), the container ran with "
+            "it (done), or it had ended otherwise.",
+            ["outcome"],
+            buckets=_SLOW,
+        )
         self.mended = counter(
             "queue_mended_pods", "Waiting pods that had dropped out of the queue and were put back; always 0."
         )
@@ -82,6 +91,13 @@ class Metrics:
         self.move_s.labels(end.how).observe(end.took_s)
         if end.steps_lost is not None:
             self.steps_lost.observe(end.steps_lost)
+
+    def resize_ended(self, end: ResizeEnd) -> None:
+        self.resizes.labels(end.outcome.value).inc()
+        if end.allocated_s is not None:
+            self.resize_s.labels("allocated").observe(end.allocated_s)
+        if end.outcome != "allocated":
+            self.resize_s.labels(end.outcome.value).observe(end.took_s)
 
     def text(self) -> bytes:
         """All of them in Prometheus' text format."""

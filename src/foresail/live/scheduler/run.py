@@ -22,6 +22,7 @@ from foresail.live.cache.cache import Cache
 from foresail.live.moves.tools import MoveSettings
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
 from foresail.live.reports import JournalFile, candidate_reports, logged
+from foresail.live.resizes.settings import ResizeSettings
 from foresail.live.scheduler.learning import Lessons, warm_up
 from foresail.live.scheduler.reload import Reloader
 from foresail.live.scheduler.scheduler import LiveScheduler
@@ -69,6 +70,8 @@ class RunSettings:
     """What controllers are told of pods, beyond their specification."""
     moves: MoveSettings = field(default_factory=MoveSettings)
     """How pods are moved. Moves are written down in the namespace of the Lease."""
+    resizes: ResizeSettings = field(default_factory=ResizeSettings)
+    """How pods are resized. Resizes under way are written down there, too."""
     log_in_full: bool = False
     """Whether what happens to every pod is logged, not only what is out of the ordinary."""
 
@@ -121,6 +124,7 @@ class SchedulerProgram(Program):
             telemetry=settings.telemetry,
             server=settings.server,
             moves=settings.moves,
+            resizes=settings.resizes,
             records_namespace=settings.lease.namespace,
         )
         super().__init__(
@@ -146,6 +150,7 @@ class SchedulerProgram(Program):
             *([] if reloader is None else [Part("profile", reloader.run, ready=lambda: reloader.problem)]),
             Part("controllers", ready=lambda: live.steering.problem),
             *([Part("moves", ready=lambda: live.steering.moves.problem)] if self.controllers else []),
+            *([Part("resizes", ready=lambda: live.steering.resizes.problem)] if self.controllers else []),
             *live.telemetry.parts(),
             *([] if self.settings.dry_run else self._writers()),
         ]

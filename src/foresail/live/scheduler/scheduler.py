@@ -31,6 +31,7 @@ from foresail.live.events import Events
 from foresail.live.moves.rooms import HeldRooms
 from foresail.live.moves.tools import MoveSettings
 from foresail.live.reports import EventReport, counted
+from foresail.live.resizes.settings import ResizeSettings
 from foresail.live.scheduler.cluster import LiveCluster
 from foresail.live.scheduler.dry_run import DryCluster
 from foresail.live.scheduler.metrics import SCHEDULED, UNSCHEDULABLE, Metrics
@@ -63,11 +64,12 @@ class LiveScheduler(Listener):
         telemetry: TelemetrySettings | None = None,
         server: ServerSettings | None = None,
         moves: MoveSettings | None = None,
+        resizes: ResizeSettings | None = None,
         records_namespace: str = "kube-system",
     ) -> None:
         """`reports` listen to the journal, beside those that write Events and count. In a `dry_run` nothing is written
         to the cluster. `telemetry`: what controllers are told of pods beyond their specification; `server` is
-        the one that reports may be sent to. Moves are written down in `records_namespace`.
+        the one that reports may be sent to. Moves and resizes are written down in `records_namespace`.
         """
         backoff = backoff or Backoff()
         self._scheduler_name = scheduler_name
@@ -115,9 +117,11 @@ class LiveScheduler(Listener):
             telemetry=self.telemetry,
             checkpoints=self.telemetry.checkpoints,
             moves=moves,
+            resizes=resizes,
             dry_run=dry_run,
             failed=self.metrics.controller_failures.inc,
             move_ended=self.metrics.move_ended,
+            resize_ended=self.metrics.resize_ended,
         )
         self.leads = False
         self.broke = ""
