@@ -29,7 +29,17 @@ pytestmark = pytest.mark.cluster
 APPLY = "application/apply-patch+yaml"
 MANAGER = "fieldManager=foresail-tests"
 NAMESPACED = {
-    *("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Service"),
+    *(
+        "ConfigMap",
+        "Deployment",
+        "Job",
+        "NetworkPolicy",
+        "PersistentVolumeClaim",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
+        "Service",
+    ),
     "ServiceAccount",
 }
 PLURALS = {"NetworkPolicy": "networkpolicies"}
@@ -364,6 +374,25 @@ def test_the_scheduler_works_as_it_is_deployed(lab, manifests, accounts, tmp_pat
     )
     assert (answers, bool(leader), running.returncode) == ([200, 200, 401, 200], True, 0), said
     assert "Forbidden" not in said
+
+
+def test_the_examples_are_taken_and_lack_nothing_that_a_move_needs(lab):
+    examples = Path(__file__).resolve().parents[2] / "examples/training-job"
+    made = [
+        one
+        for name in ("nfs.yaml", "job.yaml", "http.yaml")
+        for one in yaml.safe_load_all((examples / name).read_text(encoding="utf-8"))
+    ]
+    with lab.api() as api:
+        api.wait("/api/v1/namespaces/default/serviceaccounts/default", lambda _found: True)
+        for one in made:
+            if one["kind"] != "PersistentVolume":
+                one["metadata"].setdefault("namespace", "default")
+            apply(api, one, dry_run=False)
+    words = ["control", "check", "job/digits", "job/digits-http", "--json", "--kubeconfig", str(lab.kubeconfig)]
+    done = CliRunner().invoke(app, words)
+    found = json.loads(done.stdout)
+    assert (done.exit_code, [one["lacks"] for one in found]) == (0, [[], []]), done.output
 
 
 def waiting_pod(name: str, cpu: str) -> dict:

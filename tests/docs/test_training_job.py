@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from foresail.lab.workload_image import WORKLOAD_IMAGE
+from foresail.live.telemetry.tokens import AUDIENCE
 from foresail.workloads.trainers.__main__ import NAMES
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/training-job"
@@ -14,7 +15,9 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples/training-job"
 
 def test_the_job_can_be_moved():
     claim, job = yaml.safe_load_all((EXAMPLE / "job.yaml").read_text())
-    (volume,) = yaml.safe_load_all((EXAMPLE / "nfs.yaml").read_text())
+    volume, foresails, its_claim = yaml.safe_load_all((EXAMPLE / "nfs.yaml").read_text())
+    assert foresails["spec"] == {**volume["spec"], "claimRef": {"namespace": "foresail", "name": "training"}}
+    assert its_claim["spec"]["volumeName"] == foresails["metadata"]["name"]
     assert claim["spec"]["accessModes"] == volume["spec"]["accessModes"] == ["ReadWriteMany"]
     assert volume["spec"]["claimRef"]["name"] == claim["metadata"]["name"]
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
@@ -32,3 +35,26 @@ def test_the_job_can_be_moved():
     assert [(one["name"], one["persistentVolumeClaim"]["claimName"]) for one in pod["volumes"]] == [
         (mounted["name"], claim["metadata"]["name"])
     ]
+
+
+def test_the_job_that_reports_over_http_differs_in_that_alone():
+    _, job = yaml.safe_load_all((EXAMPLE / "job.yaml").read_text())
+    (other,) = yaml.safe_load_all((EXAMPLE / "http.yaml").read_text())
+    pod, its = job["spec"]["template"]["spec"], other["spec"]["template"]["spec"]
+    (container,), (its_container,) = pod["containers"], its["containers"]
+    environment = {one["name"]: one.get("value") for one in its_container["env"]}
+    files = {one["name"]: one["mountPath"] for one in its_container["volumeMounts"]}
+    volumes = {one["name"]: one for one in its["volumes"]}
+    (token,) = volumes["foresail"]["projected"]["sources"]
+    assert token["serviceAccountToken"]["audience"] == AUDIENCE
+    assert environment["FORESAIL_PROGRESS_TOKEN_FILE"] == f"{files['foresail']}/{token['serviceAccountToken']['path']}"
+    assert environment["SSL_CERT_FILE"] == f"{files['foresail-ca']}/ca.crt"
+    chart = yaml.safe_load((EXAMPLE.parents[1] / "deploy/chart/values.yaml").read_text())
+    port = chart["telemetry"]["progress"]["http"]["port"]
+    assert environment["FORESAIL_PROGRESS_URL"] == f"https://foresail-scheduler.foresail.svc:{port}"
+    its["volumes"] = pod["volumes"]
+    for name in ("env", "volumeMounts"):
+        its_container[name] = container[name]
+    other["metadata"]["name"] = job["metadata"]["name"]
+    other["spec"]["template"]["metadata"] = job["spec"]["template"]["metadata"]
+    assert other == job

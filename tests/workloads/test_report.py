@@ -278,6 +278,19 @@ def test_notes_cannot_break_a_row(tmp_path, capsys):
     assert capsys.readouterr().out.count("\n") == 1
 
 
+def test_the_group_may_ask_in_a_folder_that_the_reporter_makes_and_others_stay_as_they_are(tmp_path):
+    (tmp_path / "shut").mkdir()
+    before = os.umask(0o022)
+    try:
+        for job in ("made", "shut"):
+            mine = Reporter({"FORESAIL_JOB": job, "FORESAIL_PROGRESS_DIR": str(tmp_path)})
+            mine.report(step=1)
+            assert mine.flush(WITHIN_S)
+    finally:
+        os.umask(before)
+    assert [(tmp_path / job).stat().st_mode & 0o777 for job in ("made", "shut")] == [0o775, 0o755]
+
+
 def test_a_volume_that_hangs_makes_nobody_wait(tmp_path, capsys):
     (tmp_path / "j").mkdir()
     # Who opens this to read waits until somebody writes.

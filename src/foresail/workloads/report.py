@@ -23,12 +23,14 @@ is said on standard error, each thing once.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import math
 import os
 import re
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
@@ -191,7 +193,7 @@ class _VolumePlace:
 
     def deliver(self, rows: list[ProgressRow]) -> None:
         if self._is_first:
-            self.rows_file.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder(self.rows_file.parent)
             earlier = list(self.earlier())
             for _, note in earlier:
                 if note.startswith(_CHECKPOINT):
@@ -214,6 +216,14 @@ class _VolumePlace:
         finally:
             os.close(file)
         self._hear(self._requested())
+
+    @staticmethod
+    def _make_folder(folder: Path) -> None:
+        """The volume's group may write into it, whatever the process' umask says: checkpoints are asked for there."""
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):  # a volume without modes; it may be writable all the same
+                folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IWGRP)
 
     def earlier(self) -> Iterator[tuple[int, str]]:
         """Step and note of the rows that are on the volume, as far as they are whole."""
