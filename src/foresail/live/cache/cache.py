@@ -136,6 +136,10 @@ class Cache:
             for pod in pods
         )
 
+    def members(self, gang: str) -> list[CachedPod]:
+        """All pods of a gang, wherever they stand, in the order in which they came."""
+        return [self.pods[uid] for uid in self._gangs.members(gang)]
+
     def has_members(self, gang: str) -> bool:
         """Whether there is a pod of this gang, wherever it stands."""
         return bool(self._gangs.members(gang))

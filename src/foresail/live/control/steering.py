@@ -18,6 +18,7 @@ from foresail.kube.api.client import Client
 from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
+from foresail.live.moves.gangs import whole_gang
 from foresail.live.moves.moves import Moves
 from foresail.live.moves.records import MoveRecords
 from foresail.live.moves.rooms import Rooms
@@ -197,13 +198,17 @@ class LiveSteering(Listener):
         cached = self._cache.pods.get(uid)
         if cached is None or uid not in self._ours:
             return "it is not running any more"
-        if cached.gang is not None:
-            return "it is one of a gang, which is moved whole or not at all"
-        if uid in self.moves or uid in self.resizes:
+        if self.moves.is_to_begin(uid):
+            return self.moves.redirect(uid, node, why)  # its gang goes already, for another of this turn's moves
+        pods = whole_gang(cached, self._cache, self._ours.__contains__)
+        if isinstance(pods, str):
+            return pods
+        if any(one.uid in self.moves or one.uid in self.resizes for one in pods):
             return _UNDER_WAY
-        against = self._lacks_lead() or self.moves.begin([(cached, node)], why, self._loop.acting)
+        against = self._lacks_lead() or self.moves.begin(pods, node, why, self._loop.acting)
         if not against:
-            self._turn(uid, State.MOVING)
+            for one in pods:
+                self._turn(one.uid, State.MOVING)
         return against
 
     def resize(self, pod: Pod, cpu_milli: int, cpu_limit_milli: int | None, why: str) -> str:  # noqa: ARG002 - Steered

@@ -21,6 +21,7 @@ from foresail.live.cache.cache import Cache
 from foresail.live.cache.listener import Listener
 from foresail.live.cache.pods import CachedPod
 from foresail.live.moves.beginning import NOT_RUNNING, id_of, moving_pods
+from foresail.live.moves.gangs import hold_together
 from foresail.live.moves.leaving import checkpoint, evict
 from foresail.live.moves.owners import early_obstacle
 from foresail.live.moves.record import MovePhase, MoveRecord, MovingPod
@@ -93,6 +94,8 @@ class Moves(Listener):
         self._kept: dict[str, KeptMove] = {}
         self._pods: dict[str, str] = {}
         """Uids of pods that are moved, to the id of their move."""
+        self._to_begin: set[str] = set()
+        """Ids of moves that nothing was done for yet."""
         self._rests: dict[str, tuple[float, str]] = {}
         """Jobs whose move came to nothing: until when they are left alone, on the clock, and what it was."""
         self._finished: dict[str, None] = {}
@@ -150,26 +153,33 @@ class Moves(Listener):
 
     # --- beginnings ------------------------------------------------------------------------------------------------
 
-    def begin(self, moves: Sequence[tuple[CachedPod, str]], why: str, by: str = "") -> str:
-        """Begin to move pods together, each to its node, for a controller; says why that cannot be, empty if it is
-        under way.
+    def begin(self, pods: Sequence[CachedPod], node: str, why: str, by: str = "") -> str:
+        """Begin to move pods together for a controller, the first to a node and the others near it; says why that
+        cannot be, empty if it is under way.
 
         What has to be asked of the API server first is found out afterwards, and told as declined.
         """
-        against = self.problem or self._against([pod for pod, _ in moves])
+        against = self.problem or self._against(pods)
         if against:
             return against
-        pods = [pod for pod, _ in moves]
-        for at, (pod, node) in enumerate(moves):
-            against = self._rooms.hold(pod.uid, node, self._to_hold_s, why, successor=None, beside=False)
-            if against:
-                for held in pods[:at]:
-                    self._rooms.release(held.uid)
-                return against if len(moves) == 1 else f"{pod.full_name}: {against}"
+        against = hold_together(self._rooms, pods, node, self._cache.table.names, self._to_hold_s, why)
+        if against:
+            return against
         move_id = id_of(pods)
         self._pods.update(dict.fromkeys([pod.uid for pod in pods], move_id))
-        self._run(move_id, self._start(move_id, pods, why, by))
+        self._to_begin.add(move_id)
+        self._run(move_id, self._start(move_id, list(pods), why, by))
         return ""
+
+    def is_to_begin(self, uid: str) -> bool:
+        """Whether a pod's move was asked for just now, in this turn of a controller."""
+        return self._pods.get(uid) in self._to_begin
+
+    def redirect(self, uid: str, node: str, why: str) -> str:
+        """Send one of a gang that is to begin its move to another node; says why that cannot be."""
+        if self._rooms.node_of(uid) == node:
+            return ""
+        return self._rooms.hold(uid, node, self._to_hold_s, why, successor=None, beside=False)
 
     def _against(self, pods: Sequence[CachedPod]) -> str:
         now_s = self._clock.now()
@@ -196,6 +206,7 @@ class Moves(Listener):
 
     async def _start(self, move_id: str, pods: list[CachedPod], why: str, by: str) -> None:
         """Look at what the cache does not know of, write the move down, and drive it."""
+        self._to_begin.discard(move_id)
         try:
             record = await self._first_record(move_id, pods, why, by)
             kept = record if isinstance(record, str) else await self._records.create(record)
