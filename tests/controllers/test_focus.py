@@ -6,12 +6,13 @@ import pytest
 from tests.controllers.test_balance_and_gain import crowd, said
 
 from foresail.controllers.focus import Focus
-from foresail.core.control import Move, Resize, View
+from foresail.core.control import CPU_USED_S, LOSS, STEPS_DONE, STEPS_TOTAL, Move, Resize, View
 from foresail.core.spec import NodeSpec, Training
 from foresail.policies.profiles.load import load_profile
 from foresail.sim.protocols.clock import run_clock
 from foresail.sim.protocols.clock_settings import ClockSettings
 from foresail.testing import check_controller, make_workload
+from foresail.testing.builders import Readings
 from foresail.traces.trace import Trace
 
 
@@ -130,6 +131,57 @@ def test_under_light_load_nobody_is_touched():
     assert Focus().act(crowd(2, 2, 1, left=lambda at: 100.0 + at)) == []
 
 
+def learners(*parts: float, counts: tuple[int, ...] = (), losses: dict[int, float] | None = None) -> View:
+    """Jobs of 400 CPU-seconds that have done these parts of their work, all on the first node unless said otherwise."""
+    view = crowd(*(counts or (len(parts), 0)))
+    readings = {}
+    for at, uid in enumerate(view.running):
+        readings[uid, CPU_USED_S] = 400.0 * parts[at]
+        readings[uid, STEPS_DONE], readings[uid, STEPS_TOTAL] = 1000.0 * parts[at], 1000.0
+        if losses is not None:
+            readings[uid, LOSS] = losses[at]
+    return View(view.now_s, view.table, view.running, Readings(readings))
+
+
+def accuracy_shares(*views: View, **options) -> list[str]:
+    """Names of the jobs by what they are given after these turns, most first."""
+    controller = Focus(aim="accuracy", moves_a_round=0, dead_band=0.0, **options)
+    given: dict[str, int] = {}
+    for view in views:
+        given |= {action.pod.name: action.cpu_milli for action in controller.act(view)}
+    return sorted(given, key=lambda name: (-given[name], name))
+
+
+def test_those_that_learn_come_first_with_the_least_to_do_until_they_have():
+    # Four CPUs, two for each: the second and third learn, and the third has less to do. The first is nearly done.
+    assert accuracy_shares(learners(0.9, 0.05, 0.2, 0.5))[:2] == ["job-1", "job-2"]
+    assert accuracy_shares(learners(0.1, 0.05, 0.2, 0.15))[:2] == ["job-2", "job-3"]
+    assert accuracy_shares(learners(0.9, 0.05, 0.2, 0.5), learning=0.1)[:2] == ["job-1", "job-0"]
+    assert accuracy_shares(learners(0.9, 0.05, 0.2, 0.5), learning=0.0)[0] == "job-0"
+
+
+def test_one_that_learns_on_comes_before_those_that_do_not():
+    turns = [
+        learners(*(0.3 + 0.05 * turn for _ in range(4)), losses={0: 1.0, 1: 2.0 - 0.2 * turn, 2: 1.0, 3: 1.0})
+        for turn in range(4)
+    ]
+    assert accuracy_shares(*turns)[0] == "job-1"
+    # Before there is anything to compare, and as soon as it has grown little, it is one of the others.
+    assert accuracy_shares(turns[0])[0] != "job-1"
+    little = learners(0.5, 0.5, 0.5, 0.4, losses={0: 1.0, 1: 1.39, 2: 1.0, 3: 1.0})
+    assert accuracy_shares(*turns, little)[0] != "job-1"
+
+
+def test_those_that_learn_are_moved_where_learning_ends_sooner():
+    # Four that learn for 100 CPU-seconds share four CPUs; elsewhere is nobody. The two others are in nobody's way.
+    view = learners(0.0025, 0.0025, 0.0025, 0.0025, 0.5, 0.6)
+    moves = [one for one in Focus(aim="accuracy", move_cost_s=5.0).act(view) if isinstance(one, Move)]
+    assert len([move for move in moves if move.pod.name in {"job-0", "job-1", "job-2", "job-3"}]) == 2
+    # With 30 s to stand still it would be over sooner where they are: only those move that learn no more.
+    moves = [one for one in Focus(aim="accuracy", move_cost_s=30.0).act(view) if isinstance(one, Move)]
+    assert {move.pod.name for move in moves} <= {"job-4", "job-5"}
+
+
 @pytest.mark.parametrize("aim", ["completion", "accuracy"])
 def test_the_contract(aim):
     check_controller(Focus(aim=aim))
@@ -146,6 +198,7 @@ def test_the_contract(aim):
         {"margin": 1.0},
         {"patience": 0.9},
         {"urgent": 1.1},
+        {"learning": 1.0},
         {"moves_a_round": -1},
         {"rest_s": -1.0},
     ],

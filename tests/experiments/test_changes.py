@@ -131,6 +131,7 @@ def test_compare_prints_changes_as_json_and_nothing_else(tmp_path):
         "pooled sharing",
         "clairvoyant shortest remaining first",
         "makespan bound",
+        "clairvoyant shortest to target first",
     ]
     shares = by_name["kubernetes with equal-shares"]
     assert (shares["kind"], shares["controller"], shares["seeds"]) == ("run", "equal-shares", 2)
@@ -142,6 +143,8 @@ def test_compare_prints_changes_as_json_and_nothing_else(tmp_path):
     assert all(set(shares[figure]) == {"mean", "low", "high"} for figure in figures)
     assert shares["mean_pct"]["low"] <= shares["mean_pct"]["mean"] <= shares["mean_pct"]["high"]
     assert set(by_name["makespan bound"]) == {"strategy", "kind", "seeds", "makespan_pct"}
+    assert set(by_name["clairvoyant shortest to target first"]) == {"strategy", "kind", "seeds", "target_pct"}
+    assert by_name["clairvoyant shortest to target first"]["target_pct"]["mean"] <= 1e-9
     least, pooled = (by_name[name]["makespan_pct"]["mean"] for name in ("makespan bound", "pooled sharing"))
     assert least <= pooled + 1e-9
 
@@ -158,7 +161,7 @@ def test_compare_prints_changes_as_json_and_nothing_else(tmp_path):
     assert shares["mean_pct"]["mean"] == pytest.approx(sum(changes) / 2)
     header, *lines = (tmp_path / "out/changes.csv").read_text().splitlines()
     assert header == "strategy,kind,figure,seeds,mean,low,high"
-    assert len(lines) == 6 + 5 + 5 + 1
+    assert len(lines) == 6 + 5 + 5 + 1 + 1
 
 
 def test_compare_shows_changes_as_a_table_and_keeps_runs_of_other_starts(tmp_path):

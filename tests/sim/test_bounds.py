@@ -5,7 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foresail.core.spec import NodeSpec
-from foresail.sim.bounds import PooledJobs, earliest_end_s, pooled_sharing, shortest_remaining_first
+from foresail.sim.bounds import (
+    PooledJobs,
+    earliest_end_s,
+    pooled_sharing,
+    shortest_remaining_first,
+    shortest_to_target_first,
+)
 from foresail.testing import make_workload
 
 
@@ -39,6 +45,14 @@ def test_the_makespan_bound_is_the_longest_job_or_the_work_of_all():
     assert earliest_end_s(PooledJobs([0, 7], [4, 3], [1, 2], 4)) == 8.5  # the last, at its limit
     assert earliest_end_s(PooledJobs([0, 0, 0], [8, 8, 8], [4, 4, 4], 4)) == 6  # all together
     assert earliest_end_s(PooledJobs([0, 10, 10], [1, 8, 8], [4, 4, 4], 4)) == 14  # those that come late, together
+
+
+def test_whoever_has_least_to_its_target_goes_first_and_who_has_it_keeps_nobody():
+    # Targets after 2, 3 and 1 CPU-seconds on one CPU; one without a target, which comes last.
+    jobs = PooledJobs([0, 0, 1, 0], [20, 6, 4, 1], [1, 1, 1, 1], 1)
+    found = shortest_to_target_first(jobs, np.array([0.1, 0.5, 0.25, np.nan]))
+    assert found.tolist()[:3] == [2, 6, 3]
+    assert np.isnan(found[3])
 
 
 def test_jobs_of_a_trace_use_no_more_than_a_node():

@@ -9,17 +9,13 @@ from foresail.controllers.moving import Room
 from foresail.controllers.outlook import JobOutlook, Outlook, evaluation
 from foresail.core.columns import CPU
 from foresail.core.control import STEPS_DONE, STEPS_TOTAL, Action, Candidate, Move, Resize, View
-from foresail.forecast.growth import Growth
+from foresail.forecast.growth import Growth, GrowthClass
 from foresail.forecast.sharing import LEAST_WEIGHT, DueJob, earliest_s, in_order, rates_in_time, shortest_first_ends_s
 from foresail.forecast.undisturbed import SeenJob, Undisturbed
 
 COMPLETION, ACCURACY_AIM = "completion", "accuracy"
-_LITTLE = 0.1
-"""Growth below this part of the largest: most has been learnt."""
 _SAMPLE = 0.02
 """Part of a job's steps between two samples of its growth: shorter ones tell more of noise than of growth."""
-_BEGINNING = 0.2
-"""Part of its work after which a job that has reported nothing is taken to have learnt most."""
 _LONG = 2.0
 """A job is worth a move that has more than so many times as long to run as a move takes."""
 _MOST_TOLD = 100
@@ -43,13 +39,14 @@ class Focus:
     nobody gets less than `floor` of an equal part, limits stay as they are, and changes of less than `dead_band` of a
     request are not made.
 
-    With `aim=accuracy` the CPU goes to those that have least to do until they have learnt most. Growth is |ΔE| / Δstep
-    of the loss or accuracy E; where it is g of the job's largest after w CPU-seconds, and falls as it has fallen, a
-    tenth is reached after w · ln(10 g) / −ln g more. Who has not reported twice comes first, who is past it comes last.
+    With `aim=accuracy` jobs learn in the first `learning` part of their work, and after it as long as their growth is a
+    tenth of the largest they had; growth is |ΔE| / Δstep of the loss or accuracy E. Those that learn come first, with
+    the least to do until that part is over; the others share what is left as above.
 
     Moves, every `move_every_s`: where Σ of all ends under shortest-first + `makespan_weight` · T falls by more than
     `least_gain_s`, although the job stands still for `move_cost_s`. Only from nodes whose jobs could use more than
-    there is, only jobs that have more than twice as long to run as a move takes, none twice within `rest_s`.
+    there is, only jobs that have more than twice as long to run as a move takes, none twice within `rest_s`. With
+    `aim=accuracy` those that learn are moved where their own ends fall, the ends of learning; others as above.
     """
 
     def __init__(
@@ -67,6 +64,7 @@ class Focus:
         margin: float = 0.06,
         patience: float = 1.25,
         urgent: float = 0.75,
+        learning: float = 0.25,
         aim: str = COMPLETION,
     ) -> None:
         """Times in seconds: `every_s` between two rounds of shares, `move_every_s` between two rounds of moves,
@@ -77,7 +75,7 @@ class Focus:
         for name, value in (("move_cost_s", move_cost_s), ("rest_s", rest_s), ("dead_band", dead_band)):
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name} is {value}; it is 0 or more")
-        for name, value in (("floor", floor), ("margin", margin)):
+        for name, value in (("floor", floor), ("margin", margin), ("learning", learning)):
             if not 0 <= value < 1:
                 raise ValueError(f"{name} is {value}; it is a part of 1, 0 or more and below 1")
         if not 0 <= urgent <= 1:
@@ -87,7 +85,7 @@ class Focus:
         if aim not in (COMPLETION, ACCURACY_AIM):
             raise ValueError(f'aim is "{aim}"; it is {COMPLETION} or {ACCURACY_AIM}')
         self.every_s = every_s
-        self._aims_at_accuracy = aim == ACCURACY_AIM
+        self._aims_at_accuracy, self._learning = aim == ACCURACY_AIM, learning
         self._growth: dict[Hashable, Growth] = {}
         self._move_every_s, self._move_cost_s, self._moves_a_round = move_every_s, move_cost_s, moves_a_round
         self._rest_s, self._least_gain_s, self._makespan_weight = rest_s, least_gain_s, makespan_weight
@@ -178,43 +176,65 @@ class Focus:
         return actions
 
     def _rates(self, cpus: float, jobs: Sequence[JobOutlook], due_s: Mapping[Hashable, float]) -> list[float]:
-        if not self._aims_at_accuracy:
-            known = [DueJob(job.left_cpu_s, job.limit, due_s[job.one.job]) for job in jobs]
-            return rates_in_time(cpus, known, self.every_s, urgent=self._urgent)
-        to_target = [self._to_target_cpu_s(job) for job in jobs]
-        order = sorted(range(len(jobs)), key=lambda at: (to_target[at], jobs[at].left_cpu_s))
-        return in_order(cpus, order, [job.limit for job in jobs])
+        to_learn = [self._to_learn_cpu_s(job) for job in jobs]
+        order = sorted((at for at, left in enumerate(to_learn) if left < math.inf), key=to_learn.__getitem__)
+        rates = in_order(cpus, order, [job.limit for job in jobs])
+        left = cpus - math.fsum(rates)
+        if left > 0:
+            others = [at for at in range(len(jobs)) if to_learn[at] == math.inf]
+            known = [DueJob(jobs[at].left_cpu_s, min(jobs[at].limit, left), due_s[jobs[at].one.job]) for at in others]
+            for at, rate in zip(others, rates_in_time(left, known, self.every_s, urgent=self._urgent), strict=True):
+                rates[at] = rate
+        return rates
 
-    def _to_target_cpu_s(self, job: JobOutlook) -> float:
-        """CPU-seconds until growth is a tenth of what it was, if it falls as it has fallen; infinity after it."""
-        growth, spent = self._growth.get(job.one.job), self._outlook.forecasts.spent_cpu_s(job.one.job)
-        if growth is None and spent > _BEGINNING * (spent + job.left_cpu_s):
+    def _to_learn_cpu_s(self, job: JobOutlook) -> float:
+        """CPU-seconds until the job has learnt most; infinity if it has, or if nobody aims at that."""
+        if not self._aims_at_accuracy:
             return math.inf
-        if growth is None or growth.relative is None or growth.relative >= 1:
-            return 0.0  # nothing is known yet: it is at its beginning, where jobs learn most
-        if growth.relative <= _LITTLE:
-            return math.inf
-        return spent * math.log(growth.relative / _LITTLE) / -math.log(growth.relative)
+        spent, growth = self._outlook.forecasts.spent_cpu_s(job.one.job), self._growth.get(job.one.job)
+        whole = spent + job.left_cpu_s
+        if spent < self._learning * whole:
+            return self._learning * whole - spent
+        learns_on = growth is not None and growth.rate is not None and growth.state is GrowthClass.PROGRESSING
+        # Nobody knows for how long, so it comes after those that are sure to learn.
+        return whole if learns_on else math.inf
 
     # --- moves -----------------------------------------------------------------------------------------------------
 
     def _moves(self, view: View, jobs: dict[str, list[JobOutlook]], cpus: dict[str, float]) -> list[Action]:
         self._moved_s = {job: at_s for job, at_s in self._moved_s.items() if view.now_s - at_s < self._rest_s}
-        on = {node: list(there) for node, there in jobs.items()}
-        room, moves = Room(view), list[Action]()
-        weighed: dict[Hashable, Candidate] = {}
-        while len(moves) < self._moves_a_round:
+        room, weighed = Room(view), dict[Hashable, Candidate]()
+        learning: dict[str, list[JobOutlook]] = {}
+        others: dict[str, list[JobOutlook]] = {}
+        for node, there in jobs.items():
+            to_learn = [(job, self._to_learn_cpu_s(job)) for job in there]
+            learning[node] = [job._replace(left_cpu_s=left) for job, left in to_learn if left < math.inf]
+            others[node] = [job._replace(may_move=job.may_move and left == math.inf) for job, left in to_learn]
+        moves = self._batch(view.now_s, learning, cpus, room, weighed, self._moves_a_round)
+        moves += self._batch(view.now_s, others, cpus, room, weighed, self._moves_a_round - len(moves))
+        self._considered = sorted(weighed.values(), key=lambda one: -one.gain)[:_MOST_TOLD]
+        return moves
+
+    def _batch(
+        self,
+        now_s: float,
+        on: dict[str, list[JobOutlook]],
+        cpus: dict[str, float],
+        room: Room,
+        weighed: dict[Hashable, Candidate],
+        most: int,
+    ) -> list[Action]:
+        moves: list[Action] = []
+        while len(moves) < most:
             found = self._best(on, cpus, room, weighed)
             if found is None:
                 break
             job, target = found
-            chosen = weighed[job.one.pod.uid]
-            moves.append(Move(job.one.pod, chosen.why, target))
-            self._moved_s[job.one.job] = view.now_s
+            moves.append(Move(job.one.pod, weighed[job.one.pod.uid].why, target))
+            self._moved_s[job.one.job] = now_s
             room.take(job.one.pod, target)
             on[job.one.node].remove(job)
             on[target].append(job._replace(ready_s=self._move_cost_s))
-        self._considered = sorted(weighed.values(), key=lambda one: -one.gain)[:_MOST_TOLD]
         return moves
 
     def _best(

@@ -17,7 +17,14 @@ from foresail.experiments.run import trace_of
 from foresail.experiments.runner import RUNS, ExperimentOutcome
 from foresail.experiments.statistics import bootstrap_interval
 from foresail.results.folder import Run, read_run
-from foresail.sim.bounds import PooledJobs, earliest_end_s, pooled_sharing, shortest_remaining_first
+from foresail.sim.bounds import (
+    PooledJobs,
+    earliest_end_s,
+    pooled_sharing,
+    shortest_remaining_first,
+    shortest_to_target_first,
+)
+from foresail.sim.work.targets import target_fractions
 
 Floats = npt.NDArray[np.float64]
 
@@ -135,11 +142,15 @@ def _paired(baseline: JobTimes, other: JobTimes) -> dict[str, float]:
     # On a cluster, jobs of two runs are not submitted at quite the same times.
     end_s = other.end_s + (baseline.submit_s - other.submit_s)
     figures = change_of(baseline.submit_s, baseline.end_s, end_s)
+    return figures | _target_change(baseline, other)
+
+
+def _target_change(baseline: JobTimes, other: JobTimes) -> dict[str, float]:
     has_target = np.isfinite(baseline.target_s)
-    if has_target.any():
-        before_s, after_s = ((run.target_s - run.submit_s)[has_target].mean() for run in (baseline, other))
-        figures["target_pct"] = 100 * (float(after_s / before_s) - 1)
-    return figures
+    if not has_target.any():
+        return {}
+    before_s, after_s = ((run.target_s - run.submit_s)[has_target].mean() for run in (baseline, other))
+    return {"target_pct": 100 * (float(after_s / before_s) - 1)}
 
 
 def _bounds(requests: Sequence[RunRequest], baseline: Mapping[int, JobTimes]) -> list[Changes]:
@@ -149,21 +160,24 @@ def _bounds(requests: Sequence[RunRequest], baseline: Mapping[int, JobTimes]) ->
         arrival_s = trace.workload.arrival_s * request.clock.arrival_scale
         jobs = PooledJobs.of(replace(trace.workload, arrival_s=arrival_s), trace.nodes)
         by_name = sorted(range(len(trace.workload)), key=trace.workload.names.__getitem__)
-        submit_s, end_s = baseline[request.seed][:2]
-        for name, bound in BOUNDS.items():
-            if bound is None:
-                found[name].append({"makespan_pct": _makespan_change(submit_s, end_s, earliest_end_s(jobs))})
-            else:
-                found[name].append(change_of(submit_s, end_s, bound(jobs)[by_name]))
-    return [_over_seeds(name, "bound", figures) for name, figures in found.items()]
+        before = baseline[request.seed]
+        submit_s, end_s = before[:2]
+        for name, ends_of in ENDS.items():
+            found[name].append(change_of(submit_s, end_s, ends_of(jobs)[by_name]))
+        found[MAKESPAN].append({"makespan_pct": _makespan_change(submit_s, end_s, earliest_end_s(jobs))})
+        target_s = shortest_to_target_first(jobs, target_fractions(trace.workload))[by_name]
+        found[TARGETS].append(_target_change(before, before._replace(target_s=target_s)))
+    return [_over_seeds(name, "bound", figures) for name, figures in found.items() if name != TARGETS or any(figures)]
 
 
-BOUNDS: dict[str, Callable[[PooledJobs], Floats] | None] = {
+ENDS: dict[str, Callable[[PooledJobs], Floats]] = {
     "pooled sharing": pooled_sharing,
     "clairvoyant shortest remaining first": shortest_remaining_first,
-    "makespan bound": None,
 }
-"""Bounds by name; the last has a makespan alone."""
+"""Bounds that say when every job ends, by name."""
+MAKESPAN, TARGETS = "makespan bound", "clairvoyant shortest to target first"
+BOUNDS = (*ENDS, MAKESPAN, TARGETS)
+"""The last two have a makespan alone, and the time to the target alone."""
 
 
 def _over_seeds(strategy: str, kind: str, figures: Sequence[Mapping[str, float]], unpinned: int = 0) -> Changes:

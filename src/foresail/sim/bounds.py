@@ -63,6 +63,23 @@ def shortest_remaining_first(jobs: PooledJobs) -> Floats:
     return _flow(jobs, grant)
 
 
+def shortest_to_target_first(jobs: PooledJobs, fraction: Floats) -> Floats:
+    """When each job has its target if those with the least time left to it always go first.
+
+    `fraction`: the part of its work after which a job has it, not a number for one that has none. Whoever has it gets
+    CPU only where nobody else can use it, and so keeps nobody from his own.
+    """
+    with_target = np.flatnonzero(np.isfinite(fraction))
+    columns = (np.asarray(column)[with_target] for column in jobs[:3])
+    arrival_s, work_cpu_s, limit = columns
+    to_target = (work_cpu_s * fraction[with_target]).tolist()
+    at_s = np.full(len(fraction), np.nan)
+    at_s[with_target] = shortest_remaining_first(
+        PooledJobs(arrival_s.tolist(), to_target, limit.tolist(), jobs.capacity)
+    )
+    return at_s
+
+
 def earliest_end_s(jobs: PooledJobs) -> float:
     """A time before which no schedule can have done all jobs.
 
