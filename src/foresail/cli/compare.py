@@ -155,8 +155,16 @@ def _on_kube(
     options = make(KubeOptions, given.of(KubeOptions))
     real_plan, real = plan_on_kube(plan), out / "kube"
     with _progress(len(plan.runs), verbose=verbose) as (on_progress, on_run):
-        executor = OnKube(find_connection(*cluster), options, default_image=WORKLOAD_IMAGE, on_progress=on_progress)
-        carried = carry_out_plan(real_plan, real, executor, overwrite=overwrite, on_run=on_run)
+        executor = OnKube(
+            find_connection(*cluster), options, folder=real, default_image=WORKLOAD_IMAGE, on_progress=on_progress
+        )
+        try:
+            carried = carry_out_plan(real_plan, real, executor, overwrite=overwrite, on_run=on_run)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"interrupted; finished runs are kept in {real}, and nothing is left of this one on the cluster; the "
+                "same command without --overwrite goes on from there"
+            ) from None
     if carried.there:
         write_comparison(real_plan, real, carried)
         write_changes(real_plan, real, carried)

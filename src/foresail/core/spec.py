@@ -137,7 +137,8 @@ class Training:
     """What a training job tells of itself while it works: a row every so many steps, as it gets on with its work.
 
     `loss` and `accuracy` are values at equal distances of the work, the first before it begins and the last at its
-    end; between them they are interpolated. Empty for what it does not tell.
+    end; between them they are interpolated. Empty for what it does not tell. `start_cpu_s` are CPU-seconds that it
+    needs each time it starts, before it gets on.
     """
 
     name: str
@@ -145,6 +146,7 @@ class Training:
     report_every: int
     loss: tuple[float, ...] = ()
     accuracy: tuple[float, ...] = ()
+    start_cpu_s: float = 0.0
 
 
 def _no_floats() -> npt.NDArray[np.float64]:

@@ -39,7 +39,8 @@ def input_files(request: RunRequest | WhatIfRequest) -> list[str]:
     if isinstance(request, WhatIfRequest):
         files = [request.snapshot, *([request.pods] if request.pods is not None else [])]
     else:
-        named = (request.nodes, request.pods, request.faults, pins_file(request.pin_to))
+        models = None if request.training is None else request.training.models
+        named = (request.nodes, request.pods, request.faults, pins_file(request.pin_to), models)
         files = [path for path in named if path]
     return files + ([profile_path(request.policy)] if is_profile_file(request.policy) else [])
 

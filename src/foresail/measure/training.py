@@ -7,10 +7,11 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from foresail import __version__
 from foresail.atomic import replacing
@@ -22,16 +23,31 @@ _WORKER = "foresail.workloads.trainers.measuring"
 _REPORT_EVERY = 10
 
 
+class Measurer(Protocol):
+    """Where trainers are measured."""
+
+    @property
+    def where(self) -> dict[str, str]:
+        """What digits and seconds depend on."""
+
+    def measure(
+        self, models: Sequence[str], arguments: Sequence[str], on_progress: Callable[[int, int], None] | None = None
+    ) -> Generator[tuple[str, dict[str, Any]]]:
+        """What each model took, as soon as that is known; `arguments` are those of `measuring`."""
+
+
 def measure_training(
     out: Path,
     models: Sequence[str] = (),
     *,
     steps: int | None = None,
+    part: float = 1.0,
     scale: float = 1.0,
     seed: int = 1,
+    on: Measurer | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Train every model for real, one after the other, and write what they took.
+    """Train every model for real, so many steps or a part of its own, and write what they took.
 
     The file is written after each model: an interrupted measurement goes on with those that are not in it yet, if they
     are to be measured in the same way.
@@ -40,22 +56,42 @@ def measure_training(
     for name in wanted:
         if name not in NAMES:
             raise OptionError(f'no trainer "{name}"{did_you_mean(name, NAMES) or ";"} there are {", ".join(NAMES)}')
-    how = {"steps": steps, "scale": scale, "seed": seed, **_machine()}
+    if steps is not None and part != 1:
+        raise OptionError(f"both steps, {steps}, and a part of them, {part:g}, are given; leave one out")
+    on = on or TrainersHere()
+    how = {"steps": steps, "scale": scale, "seed": seed, "foresail": __version__, **on.where}
+    how |= {"part": part} if part != 1 else {}
     measured: dict[str, Any] = _measured_before(out, how)
     left = [name for name in wanted if name not in measured]
-    for at, name in enumerate(left):
-        share = None if on_progress is None else _share(on_progress, at, len(left))
-        measured[name] = _measure(name, steps, scale, seed, share)
-        _write(out, how, measured)
+    arguments = ["--scale", str(scale), "--seed", str(seed)]
+    arguments += ["--part", str(part)] if steps is None else ["--steps", str(steps)]
+    with closing(on.measure(left, arguments, on_progress)) as found:
+        for name, took in found:
+            measured[name] = took
+            _write(out, how, measured)
     if not left:
         _write(out, how, measured)
     return out
 
 
+class TrainersHere:
+    """On this machine, one after the other, each in a process of its own."""
+
+    @property
+    def where(self) -> dict[str, str]:
+        return _machine()
+
+    def measure(
+        self, models: Sequence[str], arguments: Sequence[str], on_progress: Callable[[int, int], None] | None = None
+    ) -> Generator[tuple[str, dict[str, Any]]]:
+        for at, name in enumerate(models):
+            share = None if on_progress is None else _share(on_progress, at, len(models))
+            yield name, _measure(name, arguments, share)
+
+
 def _machine() -> dict[str, str]:
     """What digits and seconds depend on."""
     return {
-        "foresail": __version__,
         "python": platform.python_version(),
         "numpy": version("numpy"),
         "processor": _processor(),
@@ -84,11 +120,8 @@ def _measured_before(out: Path, how: dict[str, Any]) -> dict[str, Any]:
     return dict(models)
 
 
-def _measure(
-    name: str, steps: int | None, scale: float, seed: int, share: Callable[[float], None] | None
-) -> dict[str, Any]:
-    command = [sys.executable, "-m", _WORKER, name, "--scale", str(scale), "--seed", str(seed)]
-    command += [] if steps is None else ["--steps", str(steps)]
+def _measure(name: str, arguments: Sequence[str], share: Callable[[float], None] | None) -> dict[str, Any]:
+    command = [sys.executable, "-m", _WORKER, name, *arguments]
     told: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - as written here
         assert process.stderr is not None  # noqa: S101 - they are pipes, which the types do not say
@@ -127,6 +160,7 @@ def _write(out: Path, how: dict[str, Any], measured: dict[str, Any]) -> None:
             "steps": one["steps"],
             "report_every": min(_REPORT_EVERY, one["steps"]),
             "cpu_s": float(f"{one['cpu_s']:.4g}"),
+            "start_cpu_s": float(f"{one['start_cpu_s']:.4g}"),
             "image": shipped.image if shipped else f"foresail.dev/trainer-{name}:1",
             **({"aliases": list(shipped.aliases)} if shipped and shipped.aliases else {}),
             "loss": one["loss"],

@@ -271,8 +271,42 @@ DISTRIBUTION = TableSpec(
     present="runs with a controller that tells what it weighs",
 )
 
+REPORTS = TableSpec(
+    "reports",
+    "reports.parquet",
+    "one a row that a trainer wrote, by job and then in the order in which they were written",
+    (
+        _real("time_s", "s", "when, by the trainer's clock, from the start of the run"),
+        _text("job", "who wrote it"),
+        _whole("step", "steps", "that are done"),
+        _whole("total_steps", "steps", "after how many it is done; 0: it did not say"),
+        _real("loss", "", "of this step"),
+        _real("accuracy", "", "of this step"),
+        _text("note", "empty, `resume`, `checkpoint:ID` or `done`"),
+    ),
+    present="runs on a cluster",
+)
+RESIZES = TableSpec(
+    "resizes",
+    "resizes.parquet",
+    "one a resize that a kubelet carried out, in the order in which they were done",
+    (
+        _real("time_s", "s", "when the pod's spec asked for it, from the start of the run"),
+        _text("job", "whose pod"),
+        _text("node", "where"),
+        _whole("before_milli", "milli-CPU", "what it requested before"),
+        _whole("cpu_milli", "milli-CPU", "what it requests now"),
+        _real("took_s", "s", "from the request in its spec to the status that says it has it, as a watch saw both"),
+    ),
+    present="runs on a cluster",
+)
+
 _TABLES: dict[str, TableSpec] = {
-    table.name: table for table in (PLACEMENTS, TIMELINE, NODES, BY_LOAD, PODS, JOURNAL, JOBS, CANDIDATES, DISTRIBUTION)
+    table.name: table
+    for table in (
+        *(PLACEMENTS, TIMELINE, NODES, BY_LOAD, PODS, JOURNAL, JOBS, CANDIDATES, DISTRIBUTION),
+        *(REPORTS, RESIZES),
+    )
 }
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foresail.core.spec import NodeSpec, Workload
-from foresail.sim.work.shared_cpu import work_cpu_s
+from foresail.sim.work.shared_cpu import start_cpu_s, work_cpu_s
 from foresail.sim.work.work import Floats
 
 
@@ -33,7 +33,8 @@ class PooledJobs(NamedTuple):
         limits = workload.cpu_limit_milli / 1000
         limit = np.where(limits > 0, np.minimum(limits, most), most)
         capacity = sum(node.cpu_milli for node in nodes) / 1000
-        return cls(workload.arrival_s.tolist(), work_cpu_s(workload).tolist(), limit.tolist(), capacity)
+        work = work_cpu_s(workload) + start_cpu_s(workload)
+        return cls(workload.arrival_s.tolist(), work.tolist(), limit.tolist(), capacity)
 
 
 def pooled_sharing(jobs: PooledJobs) -> Floats:

@@ -126,6 +126,20 @@ def bare(**changes: Any) -> Subject:
         (bare(metadata_annotations={"kubernetes.io/config.mirror": "x"}), "it is a static pod of its node"),
         (bare(spec_volumes=[{"name": "data", "hostPath": {"path": "/data"}}]), "its volume data is a path on its node"),
         (bare(spec_volumes=[{"name": "data", "emptyDir": {}}]), ""),
+        (
+            bare(
+                metadata_annotations={"foresail.dev/shared-volumes": "other, data"},
+                spec_volumes=[{"name": "data", "hostPath": {"path": "/data"}}],
+            ),
+            "",
+        ),
+        (
+            bare(
+                metadata_annotations={"foresail.dev/shared-volumes": "other"},
+                spec_volumes=[{"name": "data", "hostPath": {"path": "/data"}}],
+            ),
+            "its volume data is a path on its node",
+        ),
     ],
 )
 def test_what_a_pod_itself_says(subject, why):

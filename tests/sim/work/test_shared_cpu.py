@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sim.work.slow_sharing import Job, ends_by_hand
 
+from foresail.core.backoff import Backoff
 from foresail.core.clock import SimClock
-from foresail.core.spec import NodeSpec, PodSpec, Workload
+from foresail.core.spec import NodeSpec, PodSpec, Training, Workload
 from foresail.core.table import NodeTable
 from foresail.sim.agenda import DEPARTURE, RESUME, Agenda
 from foresail.sim.work.shared_cpu import SharedCpu, share, work_cpu_s
@@ -19,21 +20,29 @@ from foresail.sim.work.work import Interruptions
 class World:
     """Nodes of so many CPUs, pods of so many CPU-seconds, and what ended when."""
 
-    def __init__(self, cpus, work, *, weights=None, limits=None, requests=None, loss=0.0, **interruptions) -> None:
+    def __init__(
+        self, cpus, work, *, weights=None, limits=None, requests=None, loss=0.0, starts=None, owners=None, **more
+    ) -> None:
         count = len(work)
+        starts, owners = starts or [0.0] * count, owners or [""] * count
         self.table = NodeTable([NodeSpec(f"n{at}", round(1000 * cpu), 0) for at, cpu in enumerate(cpus)])
         workload = Workload(
             names=[f"p{at}" for at in range(count)],
-            specs=[PodSpec(cpu_milli=milli) for milli in requests or [1000] * count],
+            specs=[
+                PodSpec(cpu_milli=milli, owner=owner)
+                for milli, owner in zip(requests or [1000] * count, owners, strict=True)
+            ],
             spec_of=np.arange(count),
             work_cpu_s=np.array(work, dtype=np.float64),
             cpu_weight=np.array(weights or [0.0] * count, dtype=np.float64),
             cpu_limit_milli=np.array([round(1000 * limit) for limit in limits or [0] * count], dtype=np.int64),
+            training_of=np.array([at if start_cpu_s else -1 for at, start_cpu_s in enumerate(starts)]),
+            trainings=[Training(f"t{at}", 10, 1, start_cpu_s=start_cpu_s) for at, start_cpu_s in enumerate(starts)],
         )
         self.clock = SimClock()
         self.agenda = Agenda(self.clock, count)
         self.work = SharedCpu(
-            workload, self.table, self.clock, self.agenda, Interruptions(**interruptions), oversubscription_loss=loss
+            workload, self.table, self.clock, self.agenda, Interruptions(**more), oversubscription_loss=loss
         )
         self.ended: dict[int, float] = {}
 
@@ -164,6 +173,41 @@ def test_a_move_loses_time_but_no_work():
     world.at(4).move(0, 1)
     assert world.ends() == close(12, 10)
     assert world.work.lost_cpu_s(0) == 0
+
+
+def test_whoever_starts_needs_cpu_before_it_gets_on_each_time():
+    # Alone for 2 s: it has started. Both share: until 4 the second has started, too. At 6 the first has 2 of its 5, and
+    # moves; there it starts until 8 and has 3 to go: 11. The second has 1 of 4 at 6, and is alone: 9.
+    world = World([1, 1], [5, 4], starts=[2.0, 1.0])
+    world.at(0).start(0, 0)
+    world.at(2).start(1, 0)
+    assert world.work.done_cpu_s(0) == 0
+    assert world.work.used_cpu_s(0) == pytest.approx(2)
+    world.at(4)
+    assert (world.work.done_cpu_s(0), world.work.done_cpu_s(1)) == (pytest.approx(1), pytest.approx(0))
+    world.at(6).move(0, 1)
+    world.at(7)
+    assert (world.work.done_cpu_s(0), world.work.left_cpu_s(0)) == (pytest.approx(2), pytest.approx(3))
+    assert world.ends() == close(11, 9)
+    assert world.work.used_cpu_s(0) == pytest.approx(2 + 5 + 2)
+    assert world.work.alone_s().tolist() == [7, 5]
+
+
+def test_a_first_start_takes_its_own_time():
+    world = World([1], [3], start_s=2, restart_s=50)
+    world.at(1).start(0, 0)
+    assert world.ends() == close(1 + 2 + 3)
+
+
+def test_a_job_controller_waits_longer_each_time_and_nobody_else_does():
+    # Both move at 1, 31 and 91. The Job's pod waits 5 + 10, 5 + 20 and 5 + 30, at most 30; the other 5.
+    world = World([1] * 4, [100, 100], owners=["Job/a", "ReplicaSet/b"], restart_s=5, job_backoff=Backoff(10, 30))
+    world.at(0).start(0, 0)
+    world.work.start(1, 1)
+    for time_s, rows in ((1, (2, 3)), (31, (0, 1)), (91, (2, 3))):
+        world.at(time_s).move(0, rows[0])
+        world.work.move(1, rows[1])
+    assert world.ends() == close(100 + 15 + 25 + 35, 100 + 3 * 5)
 
 
 def test_a_move_does_not_touch_the_plans_of_other_rows():

@@ -1,12 +1,13 @@
 """Made-up training jobs: the published schedules to the second, the same jobs for every start, and where they start."""
 
+import json
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from foresail.errors import OptionError
-from foresail.traces.training.models import shipped_models
+from foresail.errors import InputError, OptionError
+from foresail.traces.training.models import SHIPPED, shipped_models
 from foresail.traces.training.settings import TrainingSettings
 from foresail.traces.training.world import make_world
 
@@ -117,3 +118,28 @@ def test_what_makes_no_sense_is_told(settings, told):
     with pytest.raises(OptionError) as error:
         TrainingSettings(**settings)
     assert str(error.value).startswith(told)
+
+
+def test_jobs_belong_to_their_owners_in_turn_and_to_jobs_unless_told():
+    owners = [spec.owner for spec in make_world(TrainingSettings("7"), 1).workload.specs]
+    assert owners == [f"Job/job-{number}" for number in range(1, 8)]
+    workload = make_world(TrainingSettings("7", owners=("Pod", "Deployment", "Job")), 1).workload
+    found = [workload.spec(index).owner for index in range(7)]
+    assert found == ["", "ReplicaSet/job-2", "Job/job-3", "", "ReplicaSet/job-5", "Job/job-6", ""]
+    with pytest.raises(OptionError, match=r'no owner "Jobs"; did you mean "Job"\? there are Job, Deployment, Pod'):
+        TrainingSettings("7", owners=("Jobs",))
+
+
+def test_models_come_from_the_file_that_is_named(tmp_path):
+    path = tmp_path / "models.json"
+    data = json.loads(SHIPPED.read_text())
+    data["models"]["birnn"] |= {"cpu_s": 7.5, "start_cpu_s": 0.75}
+    path.write_text(json.dumps(data))
+    settings = TrainingSettings("7", work_spread=0.0, mean_work_cpu_s=0.0, models=str(path))
+    workload = make_world(settings, 1).workload
+    assert workload.work_cpu_s[0] == workload.work_cpu_s[6] == 7.5
+    assert [training.start_cpu_s for training in workload.trainings] == [0.75, 0, 0, 0, 0, 0]
+    data["models"]["birnn"]["start_cpu_s"] = -1
+    path.write_text(json.dumps(data))
+    with pytest.raises(InputError, match="model birnn: start_cpu_s is -1; it is a number of CPU-seconds, 0 or more"):
+        make_world(settings, 1)

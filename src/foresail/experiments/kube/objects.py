@@ -1,4 +1,4 @@
-"""What the pods of a trace are on a cluster: pods, and for those that train, Jobs that run a real trainer."""
+"""What the pods of a trace are on a cluster: pods, and Jobs, Deployments or pods that run a real trainer."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any, NamedTuple
 from foresail.core.spec import Workload
 from foresail.errors import OptionError
 from foresail.kube.api.client import Object
-from foresail.kube.objects.values import JOB
+from foresail.kube.objects.values import JOB, SHARED_VOLUMES
 from foresail.kube.objects.write import pod_objects
 
 TRACE_POD = "foresail.dev/trace-pod"
 """Label: which pod of the trace this is."""
 _SHARED = "/foresail"
 """Where the shared volume is mounted in a trainer's container."""
+_VOLUME = "shared"
 _MANY = 1000
+DEPLOYED = ("ReplicaSet", "Deployment")
+"""Owners whose pods are made anew for ever, also when a trainer is done."""
 
 
 class SubmittedObject(NamedTuple):
@@ -50,7 +53,7 @@ def submissions(
     if trains.any() and not (submitting.image and submitting.volume):
         raise OptionError(
             "the trace has training jobs; on a cluster they need an image (--image) and a volume that all nodes share "
-            "(--shared-folder or --shared-claim)"
+            "(--shared-folder)"
         )
     for index, pod in enumerate(pod_objects(workload)):
         name, arrival_s = workload.names[index], float(workload.arrival_s[index])
@@ -58,8 +61,9 @@ def submissions(
         spec.pop("priority", None)
         spec["schedulerName"] = scheduler_name
         if trains[index]:
-            path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-            yield SubmittedObject(name, arrival_s, path, _job(workload, index, metadata["name"], spec, submitting))
+            template = _training_pod(workload, index, metadata["name"], spec, submitting)
+            owner = workload.spec(index).owner.partition("/")[0]
+            yield SubmittedObject(name, arrival_s, *_owned(owner, metadata["name"], template, namespace))
             continue
         body = {
             "metadata": {
@@ -72,27 +76,47 @@ def submissions(
         yield SubmittedObject(name, arrival_s, f"/api/v1/namespaces/{namespace}/pods", body)
 
 
-def _job(workload: Workload, index: int, name: str, pod: Object, submitting: Submitting) -> Object:
+def _training_pod(workload: Workload, index: int, name: str, pod: Object, submitting: Submitting) -> Object:
     labels = {TRACE_POD: workload.names[index], JOB: name}
+    # A folder of the host is the same on all nodes, or nobody could train there; moves ask.
+    annotations = {SHARED_VOLUMES: _VOLUME}
     spec = {
         **pod,
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": submitting.grace_s,
-        "volumes": [{"name": "shared", **dict(submitting.volume)}],
+        "volumes": [{"name": _VOLUME, **dict(submitting.volume)}],
         "containers": [_trainer(workload, index, name, pod["containers"][0]["resources"], submitting)],
     }
-    return {
-        "metadata": {"name": name, "labels": labels},
-        "spec": {
+    return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+
+
+def _owned(owner: str, name: str, template: Object, namespace: str) -> tuple[str, Object]:
+    """Where an object is made that runs such a pod, and the object."""
+    metadata = {"name": name, "labels": template["metadata"]["labels"]}
+    if not owner:
+        about = {**template["metadata"], "name": name}
+        return f"/api/v1/namespaces/{namespace}/pods", {**template, "metadata": about}
+    if owner == "Job":
+        spec = {
             # A move is no failure of the job, and its successor must not run beside it.
             "backoffLimit": _MANY,
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {
                 "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}],
             },
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+            "template": template,
+        }
+        return f"/apis/batch/v1/namespaces/{namespace}/jobs", {"metadata": metadata, "spec": spec}
+    if owner in DEPLOYED:
+        spec = {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": {JOB: name}},
+            # Nothing else is allowed there; a trainer that is done is seen to be, and its Deployment deleted.
+            "template": {**template, "spec": {**template["spec"], "restartPolicy": "Always"}},
+        }
+        return f"/apis/apps/v1/namespaces/{namespace}/deployments", {"metadata": metadata, "spec": spec}
+    raise OptionError(f"{name} belongs to a {owner}; on a cluster training jobs are Jobs, Deployments or bare pods")
 
 
 def _trainer(workload: Workload, index: int, job: str, resources: Object, submitting: Submitting) -> Object:
@@ -120,5 +144,5 @@ def _trainer(workload: Workload, index: int, job: str, resources: Object, submit
             *({"name": key, "valueFrom": value} for key, value in from_pod.items()),
         ],
         "resources": resources,
-        "volumeMounts": [{"name": "shared", "mountPath": _SHARED}],
+        "volumeMounts": [{"name": _VOLUME, "mountPath": _SHARED}],
     }

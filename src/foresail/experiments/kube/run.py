@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import signal
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from foresail.controllers import load_controllers
 from foresail.core.clock import WallClock
@@ -17,16 +17,21 @@ from foresail.core.lifecycle import State
 from foresail.core.spec import Workload
 from foresail.errors import ResultsError
 from foresail.experiments.kube.diary import RunDiary, names_of
-from foresail.experiments.kube.objects import TRACE_POD, SubmittedObject, Submitting, submissions
+from foresail.experiments.kube.objects import DEPLOYED, TRACE_POD, SubmittedObject, Submitting, submissions
+from foresail.experiments.kube.reported import report_columns, rows_below, steps_lost
+from foresail.experiments.kube.resizes import ResizeWatch, resize_columns
 from foresail.experiments.request import RunRequest
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.connect import Connection
 from foresail.kube.api.errors import ApiError, ClusterError, NotFound
+from foresail.kube.api.watch import Watch
 from foresail.live.scheduler.run import RunSettings, SchedulerProgram
 from foresail.live.serving.server import ServerSettings, end
 from foresail.results.result import RunResult
 from foresail.traces.trace import Trace
 
+EXPERIMENT = "foresail.dev/experiment"
+"""Label of a run's namespace."""
 _LOOK_EVERY_S = 0.5
 _BEGIN_WITHIN_S = 60.0
 _CLEAN_WITHIN_S = 120.0
@@ -48,6 +53,8 @@ class KubeSettings:
     sample_every_s: float = 2.0
     keep: bool = False
     """Whether the namespace is left as it is when the run is over."""
+    experiment: str = ""
+    """Label of its namespace: whose run this is, for who comes after one that was killed."""
 
 
 class KubeRun:
@@ -62,12 +69,22 @@ class KubeRun:
         self._program: SchedulerProgram | None = None
         self._diary: RunDiary | None = None
         self._begun_s = 0.0
+        self._begun_unix_s = 0.0
+        self._resizes = ResizeWatch(self._clock.now)
+        workload = trace.workload
+        self._deployed = {
+            name
+            for index, name in enumerate(workload.names)
+            if workload.training_of[index] >= 0 and workload.spec(index).owner.partition("/")[0] in DEPLOYED
+        }
+        """Stories whose pods are made anew for ever: they are over when their trainer is done."""
         self._pod_of: dict[str, str] = {}
         """Story to the uid of the pod that it is now, while that has a node."""
 
     async def go(self, on_progress: Callable[[int, int], None] | None = None) -> RunResult:
         async with Client(self._settings.connection) as api:
-            await api.post("/api/v1/namespaces", {"metadata": {"name": self._namespace}})
+            labels = {EXPERIMENT: self._settings.experiment} if self._settings.experiment else {}
+            await api.post("/api/v1/namespaces", {"metadata": {"name": self._namespace, "labels": labels}})
             try:
                 return await self._with_scheduler(api, on_progress)
             finally:
@@ -85,17 +102,22 @@ class KubeRun:
             seed=self._request.seed,
             scheduler_name=self._scheduler_name,
             leader_elect=False,
+            # Moves are written down there, and go with the namespace.
+            lease=replace(given.lease, namespace=self._namespace),
             server=ServerSettings(port=0),
         )
         program = self._program = SchedulerProgram(settings, api, announce=lambda _said: None, clock=self._clock)
         program.live.core.profile.learn(self._trace.workload, program.cache.table.all)
         task = asyncio.create_task(program.run(), name="scheduler")
+        watch = Watch(api, f"/api/v1/namespaces/{self._namespace}/pods", self._resizes)
+        watching = asyncio.create_task(watch.run(), name="resizes")
         try:
             await self._begin(task)
             await self._watch(api, task, on_progress)
         finally:
+            watching.cancel()
             program.stop()
-            await end([task])
+            await end([task, watching])
         return self._result()
 
     async def _begin(self, task: asyncio.Task[None]) -> None:
@@ -106,7 +128,7 @@ class KubeRun:
             if time.monotonic() > deadline_s:
                 raise ResultsError(f"the scheduler did not know the cluster within {_BEGIN_WITHIN_S:g} s")
             await asyncio.sleep(0.05)
-        self._begun_s = self._clock.now()
+        self._begun_s, self._begun_unix_s = self._clock.now(), time.time()
         workload = self._trace.workload
         self._diary = RunDiary(workload, look_every_s=self._settings.sample_every_s, begun_s=self._begun_s)
         program.live.journal.listen(self._diary.note)
@@ -169,10 +191,24 @@ class KubeRun:
         for name, told in seen.stories.items():
             if not _is_over(told.outcome):
                 self._follow(name, by_story.get(name, ()), now_s)
-                done, why = _job_end(trained[name]) if name in trained else _pod_end(by_story.get(name, ()))
-                if done:
+                own = by_story.get(name, ())
+                if name in self._deployed:
+                    done, why = any(map(_is_trained, own)), ""
+                else:
+                    done, why = _job_end(trained[name]) if name in trained else _pod_end(own)
+                if done and await self._is_retired(api, name):
                     seen.ended(name, now_s, why)
         seen.look(self._the_program.live.steering.view())
+
+    async def _is_retired(self, api: Client, name: str) -> bool:
+        """Whether nobody starts a trainer again that is done; a Deployment would, until it is deleted."""
+        if name in self._deployed:
+            path = f"/apis/apps/v1/namespaces/{self._namespace}/deployments"
+            try:
+                await api.delete(path, labelSelector=f"{TRACE_POD}={name}", propagationPolicy="Background")
+            except ClusterError:
+                return False  # asked again at the next look
+        return True
 
     def _follow(self, name: str, pods: Iterable[Object], now_s: float) -> None:
         """Note that the pod of a story got a node, or that it is another one now."""
@@ -198,6 +234,7 @@ class KubeRun:
     def _result(self) -> RunResult:
         program, seen, request = self._the_program, self._the_diary, self._request
         table = program.cache.table
+        rows = rows_below(self._settings.progress)
         profile = program.live.core.profile
         return RunResult(
             protocol="clock",
@@ -206,8 +243,12 @@ class KubeRun:
             seed=request.seed,
             load=None,
             total_gpus=int(table.gpu_count.sum()),
-            tables=seen.tables(table, list(program.controllers.values())),
-            summary=seen.summary(end_s=self._now_s()),
+            tables={
+                **seen.tables(table, list(program.controllers.values())),
+                "reports": report_columns(rows, self._begun_unix_s),
+                "resizes": resize_columns(self._resizes.done, self._begun_s, seen.name_of),
+            },
+            summary={**seen.summary(end_s=self._now_s()), "steps_lost": steps_lost(rows)},
             profile=profile.description,
             controllers=tuple(load_controllers(request.controllers)),
         )
@@ -240,6 +281,15 @@ def _pod_end(pods: Iterable[Object]) -> tuple[bool, str]:
         if status.get("phase") == "Failed" and not _is_disrupted(status):
             return True, status.get("message") or status.get("reason") or "its containers failed"
     return False, ""
+
+
+def _is_trained(pod: Object) -> bool:
+    """Whether a trainer has been done in a pod that would start it again."""
+    for one in pod.get("status", {}).get("containerStatuses") or ():
+        for state in (one.get("state") or {}, one.get("lastState") or {}):
+            if (state.get("terminated") or {}).get("exitCode") == 0:
+                return True
+    return False
 
 
 def _is_disrupted(status: Object) -> bool:
@@ -280,10 +330,20 @@ def run_on_kube(
 ) -> RunResult:
     """One run, for callers that wait."""
     _check(trace.workload)
-    runner: Any = asyncio.Runner()
-    with runner:
-        result: RunResult = runner.run(KubeRun(request, trace, settings).go(on_progress))
-    return result
+    with asyncio.Runner() as runner:
+        with contextlib.suppress(ValueError, RuntimeError):  # only the main thread hears signals
+            # A polite end cleans up like an interrupt does.
+            runner.get_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+        return runner.run(KubeRun(request, trace, settings).go(on_progress))
+
+
+async def remove_left(connection: Connection, experiment: str) -> int:
+    """Delete the namespaces of this experiment's runs that were killed; how many there were."""
+    async with Client(connection) as api:
+        left, _ = await api.list("/api/v1/namespaces", labelSelector=f"{EXPERIMENT}={experiment}")
+        for one in left:
+            await _remove(api, one["metadata"]["name"])
+    return len(left)
 
 
 def _check(workload: Workload) -> None:

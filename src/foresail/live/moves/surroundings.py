@@ -7,10 +7,12 @@ from pathlib import PurePosixPath
 
 from foresail.kube.api.client import Object
 from foresail.kube.objects.terms import selector
+from foresail.kube.objects.values import SHARED_VOLUMES
 from foresail.live.moves.subjects import Lack, Subject
 
 CHECKPOINT_DIR = "FORESAIL_CHECKPOINT_DIR"
 _ELSEWHERE = "keep the data on a ReadWriteMany volume"
+_OR_SAY = f"or name it in the annotation {SHARED_VOLUMES}, if the path is the same folder on every node"
 _NOT_KEPT = frozenset({"emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected", "image"})
 """Volumes on which nothing that a pod writes is there for its successor."""
 
@@ -20,9 +22,9 @@ _NOT_KEPT = frozenset({"emptyDir", "hostPath", "configMap", "secret", "downwardA
 
 def of_volumes(subject: Subject) -> Iterator[Lack]:
     """Data that stays on the node, or that one node has at a time."""
-    for volume in subject.pod["spec"].get("volumes") or ():
-        if "hostPath" in volume:
-            yield Lack(f"its volume {volume['name']} is a path on its node (hostPath)", remedy=_ELSEWHERE)
+    for name, kind in _volume_kinds(subject.pod).items():
+        if kind == "hostPath":
+            yield Lack(f"its volume {name} is a path on its node (hostPath)", remedy=f"{_ELSEWHERE}, {_OR_SAY}")
     for claim, found in subject.volumes.items():
         spec = found.get("spec") or {}
         kind = next((one for one in ("local", "hostPath") if one in spec), "")
@@ -79,9 +81,11 @@ def checkpoint_dir(pod: Object) -> tuple[str, dict[str, str]] | None:
 
 
 def _volume_kinds(pod: Object) -> dict[str, str]:
-    """Volume to what it is, such as emptyDir."""
+    """Volume to what it is, such as emptyDir; one that its pod says to be the same everywhere is `shared`."""
+    annotations = pod["metadata"].get("annotations") or {}
+    shared = {name.strip() for name in annotations.get(SHARED_VOLUMES, "").split(",")}
     return {
-        volume["name"]: next((key for key in volume if key != "name"), "")
+        volume["name"]: "shared" if volume["name"] in shared else next((key for key in volume if key != "name"), "")
         for volume in pod["spec"].get("volumes") or ()
     }
 

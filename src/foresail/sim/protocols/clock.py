@@ -245,6 +245,8 @@ def _work_of(settings: ClockSettings) -> WorkOf:
         keeps_progress=settings.after_failure == "resume",
         checkpoint_every_s=settings.checkpoint_every_s,
         restart_s=settings.restart_time_s,
+        start_s=settings.start_time_s,
+        job_backoff=settings.job_backoff,
     )
     if settings.work == "shared-cpu":
         return partial(SharedCpu, interruptions=interruptions, oversubscription_loss=settings.oversubscription_loss)

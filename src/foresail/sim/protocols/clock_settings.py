@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from foresail.core.backoff import NO_BACKOFF, Backoff
@@ -14,14 +15,14 @@ from foresail.errors import OptionError
 from foresail.settings import setting
 
 
-def parse_backoff(text: str) -> Backoff:
+def parse_backoff(text: str, option: str = "--backoff") -> Backoff:
     """`1:10`: one second at first, at most ten."""
     try:
         first_s, most_s = map(float, text.split(":"))
     except ValueError:
-        raise OptionError(f'--backoff is "{text}"; write FIRST:MOST in seconds, for example 1:10') from None
+        raise OptionError(f'{option} is "{text}"; write FIRST:MOST in seconds, for example 1:10') from None
     if not 0 <= first_s <= most_s < math.inf:
-        raise OptionError(f'--backoff is "{text}"; FIRST is 0 or more, and MOST at least as much')
+        raise OptionError(f'{option} is "{text}"; FIRST is 0 or more, and MOST at least as much')
     return Backoff(first_s, most_s)
 
 
@@ -35,6 +36,7 @@ _NOT_BELOW_0 = {
     "until_s": "a time in seconds",
     "checkpoint_every_s": "a time in seconds",
     "restart_time_s": "a time in seconds",
+    "start_time_s": "a time in seconds",
     "oversubscription_loss": "a factor",
     "pulled_image_mib": "a size in MiB",
     "report_error": "a standard deviation",
@@ -78,6 +80,17 @@ class ClockSettings:
     goes on from the last one. 0 keeps everything."""
     restart_time_s: float = setting(0.0, said_if_given=True)
     """How long a pod that starts again, or has been moved, holds its room before it gets on, in seconds."""
+    start_time_s: float = setting(0.0, said_if_given=True)
+    """How long a pod that starts for the first time holds its room before it gets on, in seconds."""
+    job_backoff: Backoff = setting(
+        NO_BACKOFF,
+        metavar="FIRST:MOST",
+        parse=partial(parse_backoff, option="--job-backoff"),
+        write=written_backoff,
+        said_if_given=True,
+    )
+    """How much later a pod of a Job comes back after it was moved or lost its node, in seconds: the first time, doubled
+    each time, and at most. Kubernetes' Job controller has 10:600; other owners do not wait."""
     pulled_image_mib: int = setting(0, said_if_given=True)
     """Nodes have an image once a pod with it has started there, of this size in MiB; 0: they have those that the node
     list says, and pull none."""

@@ -8,7 +8,7 @@ from foresail.core.clock import Clock
 from foresail.core.spec import Workload
 from foresail.core.table import NodeTable
 from foresail.sim.agenda import RESUME, Agenda
-from foresail.sim.work.work import Floats, Interruptions
+from foresail.sim.work.work import Floats, Interruptions, of_jobs
 
 
 class FixedTime:
@@ -30,14 +30,17 @@ class FixedTime:
         """How long a pod still had to run when it began to work on its node; infinity for one that never ends."""
         self._works_from_s = [math.nan] * len(workload)
         """When it began to work there, or will; not a number for a pod without a node."""
-        self._has_run = [False] * len(workload)
+        self._came = [0] * len(workload)
+        """How often a pod has been given a node."""
+        self._of_job = of_jobs(workload)
         self._lost_s = [0.0] * len(workload)
 
     def start(self, index: int, row: int) -> None:  # noqa: ARG002 - a time does not depend on the node
-        self._go_on(index, self._interruptions.restart_s if self._has_run[index] else 0.0)
-        self._has_run[index] = True
+        self._go_on(index)
 
-    def _go_on(self, index: int, pause_s: float) -> None:
+    def _go_on(self, index: int) -> None:
+        pause_s = self._interruptions.pause_s(self._came[index], of_job=self._of_job[index])
+        self._came[index] += 1
         self._works_from_s[index] = from_s = self._clock.now() + pause_s
         if self._left_s[index] < math.inf:
             self._agenda.plan(index, from_s + self._left_s[index])
@@ -64,7 +67,7 @@ class FixedTime:
     def move(self, index: int, row: int) -> None:  # noqa: ARG002 - as in start
         self._left_s[index] = max(0.0, self._left_s[index] - self._worked_s(index))
         self._leave(index)
-        self._go_on(index, self._interruptions.restart_s)
+        self._go_on(index)
 
     def _leave(self, index: int) -> None:
         self._agenda.call_off(index)

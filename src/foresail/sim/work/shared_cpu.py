@@ -17,7 +17,7 @@ from foresail.core.table import NodeTable
 from foresail.forecast.sharing import LEAST_WEIGHT, share
 from foresail.sim.agenda import RESUME, Agenda
 from foresail.sim.work.targets import target_fractions
-from foresail.sim.work.work import Floats, Interruptions
+from foresail.sim.work.work import Floats, Interruptions, of_jobs
 
 
 class SharedCpu:
@@ -67,7 +67,12 @@ class SharedCpu:
         self._end_s = [math.inf] * count
         """When the pod would end if its row stayed as it is."""
         self._row = [-1] * count
-        self._has_run = [False] * count
+        self._came = [0] * count
+        """How often the pod has been given a node."""
+        self._of_job = of_jobs(workload)
+        self._start: list[float] = start_cpu_s(workload).tolist()
+        self._ahead = [0.0] * count
+        """CPU-seconds that the pod needs before it gets on, up to when its row was last brought up to date."""
         self._working: list[dict[int, None]] = [{} for _ in range(table.count)]
         """The pods that work on each row, in the order in which they began."""
         self._since_s = [0.0] * table.count
@@ -80,11 +85,9 @@ class SharedCpu:
     # --- coming, going and changing --------------------------------------------------------------------------------
 
     def start(self, index: int, row: int) -> None:
-        self._enter(index, row, self._interruptions.restart_s if self._has_run[index] else 0.0)
-        self._has_run[index] = True
-
-    def _enter(self, index: int, row: int, pause_s: float) -> None:
         self._row[index] = row
+        pause_s = self._interruptions.pause_s(self._came[index], of_job=self._of_job[index])
+        self._came[index] += 1
         if pause_s:
             self._agenda.plan(index, self._clock.now() + pause_s, RESUME)
         else:
@@ -95,6 +98,7 @@ class SharedCpu:
         self._bring_up_to_date(row)
         self._working[row][index] = None
         self._saved[index] = self._done[index]
+        self._ahead[index] = self._start[index]
         every_s = self._interruptions.checkpoint_every_s
         self._checkpoint_due_s[index] = self._clock.now() + every_s if every_s else math.inf
 
@@ -115,7 +119,7 @@ class SharedCpu:
 
     def move(self, index: int, row: int) -> None:
         self._leave(index)
-        self._enter(index, row, self._interruptions.restart_s)
+        self.start(index, row)
 
     def resize(self, index: int, cpu_milli: int, cpu_limit_milli: int) -> None:
         self._bring_up_to_date(self._row[index])
@@ -147,19 +151,22 @@ class SharedCpu:
             due_s = self._checkpoint_due_s[index]
             if due_s <= now_s:
                 last_s = due_s + math.floor((now_s - due_s) / every_s) * every_s
-                self._saved[index] = self._done[index] + self._rate[index] * (last_s - since_s)
+                self._saved[index] = self._done_by(index, last_s - since_s)
                 self._checkpoint_due_s[index] = last_s + every_s
             # One that ends now has done all of its work, whatever rounding has made of the last bit.
             ends = self._end_s[index] <= now_s
             done = self._work[index] if ends else self._done_by(index, now_s - since_s)
             if done >= self._target[index]:
-                self._target_s[index] = since_s + (self._target[index] - self._done[index]) / self._rate[index]
+                lacked = self._ahead[index] + self._target[index] - self._done[index]
+                self._target_s[index] = since_s + lacked / self._rate[index]
                 self._target[index] = math.nan
             self._done[index] = done
+            self._ahead[index] = max(0.0, self._ahead[index] - self._rate[index] * (now_s - since_s))
             self._used[index] += self._granted[index] * (now_s - since_s)
 
     def _done_by(self, index: int, after_s: float) -> float:
-        return min(self._work[index], self._done[index] + self._rate[index] * after_s)
+        gained = max(0.0, self._rate[index] * after_s - self._ahead[index])
+        return min(self._work[index], self._done[index] + gained)
 
     def settle(self) -> None:
         for row in self._changed:
@@ -184,6 +191,7 @@ class SharedCpu:
             self._granted[index] = granted
             self._rate[index] = rate = granted * efficiency
             left = self._work[index] - self._done[index]
+            left += self._ahead[index] if left > 0 else 0.0
             if left > 0:
                 self._end_s[index] = now_s + left / rate if rate > 0 else math.inf
             else:
@@ -232,7 +240,7 @@ class SharedCpu:
     def alone_s(self) -> Floats:
         """Alone on the largest node."""
         most = float(self._table.allocatable[:, CPU].max()) / 1000 if self._table.count else 0.0
-        cpus, work = np.minimum(self._first_limit, most), np.array(self._work)
+        cpus, work = np.minimum(self._first_limit, most), np.array(self._work) + np.array(self._start)
         alone_s = np.where(work > 0, math.inf, 0.0)
         np.divide(work, cpus, out=alone_s, where=cpus > 0)
         return alone_s
@@ -243,3 +251,10 @@ def work_cpu_s(workload: Workload) -> Floats:
     request_milli = np.array([spec.cpu_milli for spec in workload.specs], dtype=np.float64)[workload.spec_of]
     at_request = workload.duration_s * np.where(request_milli > 0, request_milli, UNSTATED_CPU_MILLI) / 1000
     return np.where(np.isnan(workload.work_cpu_s), at_request, workload.work_cpu_s)
+
+
+def start_cpu_s(workload: Workload) -> Floats:
+    """CPU-seconds that each pod needs whenever it starts, before it gets on."""
+    # The last stands for pods that train nothing, whose index is -1.
+    by_training = np.array([*(training.start_cpu_s for training in workload.trainings), 0.0])
+    return by_training[workload.training_of]

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from foresail.core.backoff import NO_BACKOFF, Backoff
 from foresail.core.clock import Clock
 from foresail.core.spec import Workload
 from foresail.core.table import NodeTable
@@ -27,6 +28,22 @@ class Interruptions:
     """Time between two checkpoints of a running pod, counted from when it began to work on its node; 0: at any time."""
     restart_s: float = 0.0
     """How long a pod that starts again, or has been moved, holds its room before it works."""
+    start_s: float = 0.0
+    """The same for a pod that starts for the first time."""
+    job_backoff: Backoff = NO_BACKOFF
+    """How much later a pod of a Job comes back, by how often it has: the Job's controller waits."""
+
+    def pause_s(self, comes_back: int, *, of_job: bool) -> float:
+        """How long a pod holds its room before it works; `comes_back` is how often it has had a node before."""
+        if not comes_back:
+            return self.start_s
+        return self.restart_s + (self.job_backoff.pause_s(comes_back) if of_job else 0.0)
+
+
+def of_jobs(workload: Workload) -> list[bool]:
+    """Which pods a Job makes anew when they go."""
+    by_spec = [spec.owner.partition("/")[0] == "Job" for spec in workload.specs]
+    return [by_spec[spec] for spec in workload.spec_of.tolist()]
 
 
 WorkOf = Callable[[Workload, NodeTable, Clock, Agenda], "Work"]

@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 FORMAT = "foresail-training-models"
 FORMAT_VERSION = 1
 SHIPPED = Path(__file__).with_name("models.json")
-_KEYS = ("steps", "report_every", "cpu_s", "image", "loss", "accuracy", "aliases")
+_KEYS = ("steps", "report_every", "cpu_s", "start_cpu_s", "image", "loss", "accuracy", "aliases")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +119,16 @@ def _model(name: str, value: Any, path: Path) -> Model:
         raise refuse("report_every", f"it is a whole number from 1 to the {steps} steps")
     if not _is_number(value.get("cpu_s")) or value["cpu_s"] <= 0:
         raise refuse("cpu_s", "it is a number of CPU-seconds above 0")
+    start_cpu_s = value.get("start_cpu_s", 0.0)
+    if not _is_number(start_cpu_s) or start_cpu_s < 0:
+        raise refuse("start_cpu_s", "it is a number of CPU-seconds, 0 or more")
     if not isinstance(value.get("image"), str) or not value["image"]:
         raise refuse("image", "it is the name of an image")
     aliases = value.get("aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(alias, str) and alias for alias in aliases):
         raise refuse("aliases", "it is a list of names")
     curves = {key: _curve(value, key, refuse) for key in ("loss", "accuracy")}
-    training = Training(name, steps, report_every, curves["loss"], curves["accuracy"])
+    training = Training(name, steps, report_every, curves["loss"], curves["accuracy"], float(start_cpu_s))
     return Model(training, float(value["cpu_s"]), value["image"], tuple(aliases))
 
 

@@ -12,6 +12,8 @@ from foresail.settings import setting
 SCHEDULES = ("7", "20", "25", "50", "random")
 Start = Literal["balanced", "cold-images", "random", "released"]
 STARTS: tuple[str, ...] = get_args(Start)
+OWNERS = ("Job", "Deployment", "Pod")
+"""What makes the pod of a job anew when it goes; Pod: nobody but who moves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,17 @@ class TrainingSettings:
     """How far jobs of one model differ: standard deviation of the logarithm of their work."""
     image_mib: int = 1200
     """Size of a model's image in MiB."""
+    models: str | None = setting(None, metavar="FILE.json", is_file=True, said_if_given=True)
+    """File of models, as foresail measure training writes it; by default the one that comes with Foresail."""
+    owners: tuple[str, ...] = setting((), option="--owner", example="Job", said_if_given=True)
+    """What the jobs are on a cluster, in turn: Job, Deployment or Pod; by default Jobs. Repeat it for more."""
 
     def __post_init__(self) -> None:
-        if self.schedule not in SCHEDULES:
-            near = did_you_mean(self.schedule, SCHEDULES) or ";"
-            raise OptionError(f'no schedule "{self.schedule}"{near} there are {", ".join(SCHEDULES)}')
-        if self.start not in STARTS:
-            near = did_you_mean(self.start, STARTS) or ";"
-            raise OptionError(f'no start "{self.start}"{near} there are {", ".join(STARTS)}')
+        named = (("schedule", self.schedule, SCHEDULES), ("start", self.start, STARTS))
+        for what, name, known in (*named, *(("owner", owner, OWNERS) for owner in self.owners)):
+            if name not in known:
+                near = did_you_mean(name, known) or ";"
+                raise OptionError(f'no {what} "{name}"{near} there are {", ".join(known)}')
         if (self.jobs is None) == (self.schedule == "random"):
             has = f"jobs is {self.jobs}" if self.jobs is not None else "jobs is not given"
             raise OptionError(f"{has} but schedule is {self.schedule}; schedule random needs jobs, others have theirs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from foresail.core.kubernetes import KubernetesNode, KubernetesPod
 from foresail.core.spec import NodeSpec, PodSpec, Workload
 from foresail.errors import InputError
-from foresail.traces.training.models import Model, Models, shipped_models
+from foresail.traces.training.models import Model, Models, read_models, shipped_models
 from foresail.traces.training.schedules import ScheduledJob, submissions
 from foresail.traces.training.settings import TrainingSettings
 
@@ -21,6 +22,7 @@ RELEASED = {
 }
 """Jobs by node, both counted from 1, as the log begins that the authors of the published rule released."""
 MIB_BYTES = 2**20
+_MAKERS = {"Deployment": "ReplicaSet"}
 _NODE_MEMORY_BYTES = 128 * 2**30
 _STREAM, _START_STREAM = 0x7A51, 0x57A7
 """Keep the draws of jobs and of starts apart from each other, and from other draws under the same seed."""
@@ -35,9 +37,14 @@ class World(NamedTuple):
     """Pods by name whose first node the start prescribes; the policy places the others."""
 
 
-def make_world(settings: TrainingSettings, seed: int, models: Models | None = None) -> World:
+def models_of(settings: TrainingSettings) -> Models:
+    """The models that jobs train: those of the file that is named, else those that come with Foresail."""
+    return shipped_models() if settings.models is None else read_models(Path(settings.models))
+
+
+def make_world(settings: TrainingSettings, seed: int) -> World:
     """The jobs in the order of the schedule, `job-1`, `job-2`, …; the same for every start, cluster and limit."""
-    models = models or shipped_models()
+    models = models_of(settings)
     random = np.random.default_rng([seed, _STREAM])
     jobs = submissions(settings, models, random)
     kinds = [_kind(job, models) for job in jobs]
@@ -85,11 +92,16 @@ def _workload(
     specs: dict[PodSpec, int] = {}
     trainings = list(dict.fromkeys(kind.training for kind in kinds))
     spec_of = []
-    for kind in kinds:
-        spec = PodSpec(cpu_milli=settings.request_milli, kubernetes=KubernetesPod(images=(kind.image,)))
+    names = [f"job-{number}" for number in range(1, count + 1)]
+    for index, kind in enumerate(kinds):
+        spec = PodSpec(
+            cpu_milli=settings.request_milli,
+            owner=_owner(settings, index, names[index]),
+            kubernetes=KubernetesPod(images=(kind.image,)),
+        )
         spec_of.append(specs.setdefault(spec, len(specs)))
     return Workload(
-        names=[f"job-{number}" for number in range(1, count + 1)],
+        names=names,
         specs=list(specs),
         spec_of=np.array(spec_of, dtype=np.int64),
         arrival_s=np.array([job.at_s for job in jobs], dtype=np.float64),
@@ -98,6 +110,12 @@ def _workload(
         training_of=np.array([trainings.index(kind.training) for kind in kinds], dtype=np.int64),
         trainings=trainings,
     )
+
+
+def _owner(settings: TrainingSettings, index: int, name: str) -> str:
+    """As a pod says it, `Kind/name`; empty for a pod that nobody makes anew. A Deployment has a ReplicaSet do it."""
+    kind = settings.owners[index % len(settings.owners)] if settings.owners else "Job"
+    return "" if kind == "Pod" else f"{_MAKERS.get(kind, kind)}/{name}"
 
 
 def _first_nodes(settings: TrainingSettings, workload: Workload, nodes: list[NodeSpec], seed: int) -> dict[str, str]:

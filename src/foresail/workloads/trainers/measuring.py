@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import resource
 import statistics
 import sys
@@ -32,14 +33,17 @@ def curve(values: list[float], points: int = POINTS) -> list[float]:
     return [float(f"{value:.5g}") for value in found]
 
 
-def measure(model: str, steps: int | None, scale: float, seed: int) -> dict[str, Any]:
-    """Train once and tell what it took."""
+def measure(model: str, steps: int | None, scale: float, seed: int, part: float = 1.0) -> dict[str, Any]:
+    """Train once and tell what it took; so many steps, or a part of the model's own."""
+    import numpy as np  # noqa: PLC0415 - see main
+
     from foresail.workloads.checkpoint import CheckpointFolder  # noqa: PLC0415 - see main
     from foresail.workloads.trainers.training import Recipe, TrainingRun  # noqa: PLC0415 - see main
 
+    # With all that was loaded before: a trainer needs it too, whenever it starts.
     begun_s = time.process_time()
     run = TrainingRun(Recipe(model, scale=scale, seed=seed))
-    steps = steps or run.model.steps
+    steps = steps or max(2, round(part * run.model.steps))
     cpu_s: list[float] = []
     losses: list[float] = []
     accuracies: list[float] = []
@@ -69,6 +73,8 @@ def measure(model: str, steps: int | None, scale: float, seed: int) -> dict[str,
         "step_cpu_s": step_cpu_s,
         "step_cpu_s_quartiles": statistics.quantiles(cpu_s, n=4)[::2] if len(cpu_s) > 1 else [step_cpu_s] * 2,
         "cpu_s": steps * step_cpu_s,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
         "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "checkpoint_bytes": checkpoint_bytes,
         "save_cpu_s": marks_s[1] - marks_s[0],
@@ -83,13 +89,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m foresail.workloads.trainers.measuring", description=__doc__)
     parser.add_argument("model")
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--part", type=float, default=1.0)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
     # Before numpy is loaded, as the trainers have it.
     for library in ("OPENBLAS", "OMP", "MKL", "BLIS"):
         os.environ[f"{library}_NUM_THREADS"] = "1"
-    print(json.dumps(measure(given.model, given.steps, given.scale, given.seed)))
+    print(json.dumps(measure(given.model, given.steps, given.scale, given.seed, given.part)))
 
 
 if __name__ == "__main__":
