@@ -187,7 +187,7 @@ def counted(pod: Object) -> int:
         for one in (state.get("allocatedResources"), (state.get("resources") or {}).get("requests"))
         if one
     ]
-    refused = any(one["reason"] == "Infeasible" for one in pod["status"].get("conditions") or ())
+    refused = any(one.get("reason") == "Infeasible" for one in pod["status"].get("conditions") or ())
     return max(granted if refused and granted else [asked, *granted])
 
 

@@ -85,6 +85,9 @@ class Resizes(Listener):
 
     def ask(self, pod: CachedPod, cpu_milli: int, cpu_limit_milli: int | None, by: str = "") -> str:
         """Let a pod have another amount soon; says why that cannot be, empty if it is to be. `start` begins with it."""
+        there = self._nodes.get(pod.node)
+        if there is not None and there.is_asked(pod.uid, cpu_milli, cpu_limit_milli):
+            return ""  # it is under way
         against = self.problem or self._against(pod, cpu_milli, cpu_limit_milli)
         if against:
             return against
@@ -98,8 +101,6 @@ class Resizes(Listener):
         if counted_milli is None:
             return "it is not running any more"
         node = self._nodes.get(pod.node)
-        if node is not None and node.is_asked(pod.uid, cpu_milli, cpu_limit_milli):
-            return "it is being given that already"
         least = self._tools.settings.least_change
         is_same_limit = cpu_limit_milli is None or (
             abs(cpu_limit_milli - pod.cpu_limit_milli) < least * pod.cpu_limit_milli
