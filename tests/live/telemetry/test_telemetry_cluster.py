@@ -18,6 +18,7 @@ import aiohttp
 import pytest
 import yaml
 from tests.live.running import PODS, cluster_of, node, pod
+from tests.live.telemetry.training import TrainingProcess
 
 from foresail.core.control import CPU_USED_MILLI, CPU_USED_S, LOSS, STEPS_DONE, STEPS_TOTAL, Action, View
 from foresail.kube.api.client import Client, Object
@@ -110,16 +111,18 @@ async def until(look: Callable[[], Any], reached: Callable[[Any], object], withi
 # --- tokens ----------------------------------------------------------------------------------------------------------
 
 
+async def token(api: Client, name: str, audience: str = "foresail-progress") -> str:
+    """One that the API server makes for a pod, as kubelets ask for it."""
+    found = await api.get(f"{PODS}/{name}")
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": found["metadata"]["uid"]}
+    spec = {"audiences": [audience], "expirationSeconds": 600, "boundObjectRef": bound}
+    path = "/api/v1/namespaces/default/serviceaccounts/default/token"
+    made = await api.post(path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
+    return str(made["status"]["token"])
+
+
 def test_a_pod_reports_with_its_own_token_for_itself_alone(folder: Path) -> None:
     """The token is one that the API server has made for the pod, as kubelets ask for it."""
-
-    async def token(api: Client, name: str, audience: str = "foresail-progress") -> str:
-        found = await api.get(f"{PODS}/{name}")
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": found["metadata"]["uid"]}
-        spec = {"audiences": [audience], "expirationSeconds": 600, "boundObjectRef": bound}
-        path = "/api/v1/namespaces/default/serviceaccounts/default/token"
-        made = await api.post(path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
-        return str(made["status"]["token"])
 
     async def live(lab: Lab) -> None:
         async with cluster_of(lab, node("a")) as api, aiohttp.ClientSession() as session:
@@ -150,6 +153,48 @@ def test_a_pod_reports_with_its_own_token_for_itself_alone(folder: Path) -> None
 
     with Lab("tokens", scheduler=False, base=folder) as lab:
         asyncio.run(live(lab))
+
+
+def test_the_reporter_with_a_token_of_its_pod_and_rows_that_do_not_count(folder: Path, tmp_path: Path) -> None:
+    """From a training loop in a process of its own to what a controller reads, and the answer back."""
+
+    async def live(lab: Lab) -> None:
+        async with cluster_of(lab, node("a")) as api, aiohttp.ClientSession() as session:
+            await api.post(PODS, pod("one", nodeName="a", labels={"foresail.dev/job": "train"}))
+            async with controlling(lab, TelemetrySettings(progress_address="localhost:0")) as (program, watches):
+                await watches.until(lambda seen: "one" in seen and bool(program.telemetry.receiver_url))
+                url = program.telemetry.receiver_url
+                shown = await token(api, "one")
+                (tmp_path / "token").write_text(shown)
+                environment = {
+                    "FORESAIL_JOB": "train",
+                    "FORESAIL_PROGRESS_URL": url,
+                    "FORESAIL_PROGRESS_TOKEN_FILE": str(tmp_path / "token"),
+                }
+                with TrainingProcess(tmp_path / "image", **environment) as training:
+                    await asyncio.to_thread(training.report, step=10, total=100, loss=0.5)
+                    await watches.until(lambda seen: _said(seen) == (10.0, 100.0, 0.5))
+                    at_s = program.telemetry.progress.of("default/train").row.time_s
+                    good = {"time": at_s, "step": 10, "total": 100, "loss": 0.5}
+                    others = [{"time": at_s - 60, "step": 9}, {"time": at_s + 0.001, "step": 5}]
+                    rows = [good, {"time": at_s, "step": "ten"}, *others]
+                    headers = {"Authorization": f"Bearer {shown}"}
+                    body = {"job": "train", "rows": rows}
+                    async with session.post(f"{url}/v1/progress", json=body, headers=headers) as answer:
+                        assert answer.status == 200
+                    await asyncio.to_thread(training.report, step=20, total=100, loss=0.25)
+                    await watches.until(lambda seen: _said(seen) == (20.0, 100.0, 0.25))
+                text = program.metrics.text().decode()
+                for verdict, count in (("taken", 2), ("damaged", 1), ("doubled", 1), ("late", 1), ("out_of_order", 1)):
+                    said = f'foresail_progress_rows_total{{source="http",verdict="{verdict}"}} {count}.0'
+                    assert said in text, (verdict, text)
+
+    with Lab("reporter", scheduler=False, base=folder) as lab:
+        asyncio.run(live(lab))
+
+
+def _said(seen: dict[str, Any]) -> tuple[float | None, ...]:
+    return tuple(seen["one"][name] for name in (STEPS_DONE, STEPS_TOTAL, LOSS))
 
 
 # --- a kubelet's logs and CPU ----------------------------------------------------------------------------------------
