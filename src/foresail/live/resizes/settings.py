@@ -15,7 +15,7 @@ class ResizeSettings:
     """A pod that its node has not given what it is to get within this time is given back what it had."""
     least_change: float = setting(0.01, option="--resize-least-change", metavar="PART")
     """Resizes that change a pod's CPU by less than this part of what it has are not sent."""
-    most_a_second: float = setting(20.0, option="--resize-most-a-second", metavar="NUMBER")
+    most_a_second: float = setting(50.0, option="--resize-most-a-second", metavar="NUMBER")
     """Patches of pods that are sent at most in a second."""
     rest_s: float = setting(60.0, option="--resize-rest")
     """A pod whose resize came to nothing is left alone for so long."""
