@@ -54,9 +54,12 @@ class Records(Generic[R]):
         of: type[R],
         id_of: Callable[[R], str],
         for_people: Callable[[R], dict[str, str]],
+        hand_of: Callable[[R], str] = lambda _: "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`kind` is a word that names and labels have; `for_people` is what stands beside the record for who looks."""
+        """`kind` is a word that names and labels have; `for_people` is what stands beside the record for who looks.
+        `hand_of` tells who goes on with one, where a write of one's own that arrives late is to be gone on with.
+        """
         self._api = api
         self._namespace = namespace
         self._kind = kind
@@ -65,6 +68,7 @@ class Records(Generic[R]):
         self._decode = msgspec.json.Decoder(of).decode
         self._id_of = id_of
         self._for_people = for_people
+        self._hand_of = hand_of
         self._sleep = sleep
 
     async def all(self) -> list[KeptRecord[R]]:
@@ -88,7 +92,7 @@ class Records(Generic[R]):
             try:
                 return self._kept(await self._api.post(path, body))
             except Conflict:
-                found = await self._look(record)
+                found = await self.find(record)
                 if found is not None and found.record == record:
                     return found  # an earlier attempt had its effect, only the answer was lost
                 raise
@@ -96,15 +100,18 @@ class Records(Generic[R]):
         return await self._insist(ask)
 
     async def replace(self, kept: KeptRecord[R], record: R) -> KeptRecord[R]:
-        """Write how it goes on; ReplacedError if another has written since."""
+        """Write how it goes on; ReplacedError if another has written since.
+
+        What is there then is returned: an earlier write of our own may have arrived after it was given up.
+        """
         body = self._object(record, kept.version)
 
         async def ask() -> KeptRecord[R]:
             try:
                 return self._kept(await self._api.put(self._path(record), body))
             except (Conflict, NotFound) as error:
-                found = await self._look(record)
-                if found is not None and found.record == record:
+                found = await self.find(record)
+                if found is not None and (found.record == record or self._is_own(found.record, record)):
                     return found
                 raise self._replaced(record, error) from error
 
@@ -112,23 +119,33 @@ class Records(Generic[R]):
 
     async def delete(self, kept: KeptRecord[R]) -> None:
         """It is done. One that another has written to since is left to that one."""
-        options = {"preconditions": {"resourceVersion": kept.version}}
 
         async def ask() -> None:
-            try:
-                await self._api.delete(self._path(kept.record), options)
-            except NotFound:
-                return
-            except Conflict as error:
-                if await self._look(kept.record) is not None:
-                    raise self._replaced(kept.record, error) from error
+            now: KeptRecord[R] | None = kept
+            while now is not None:
+                about = {"preconditions": {"resourceVersion": now.version}}
+                try:
+                    await self._api.delete(self._path(kept.record), about)
+                except NotFound:
+                    return
+                except Conflict as error:
+                    now = await self.find(kept.record)
+                    if now is not None and not self._is_own(now.record, kept.record):
+                        raise self._replaced(kept.record, error) from error
+                else:
+                    return
 
         await self._insist(ask)
+
+    def _is_own(self, found: R, record: R) -> bool:
+        """Whether what is there was written by the hand that writes now."""
+        return self._hand_of(found) == self._hand_of(record) != ""
 
     def _replaced(self, record: R, error: ClusterError) -> ReplacedError:
         return ReplacedError(f"{self._for_people(record)[self._kind]}: another goes on with it ({error})")
 
-    async def _look(self, record: R) -> KeptRecord[R] | None:
+    async def find(self, record: R) -> KeptRecord[R] | None:
+        """A record as it is written down now; None if it is not."""
         try:
             return self._kept(await self._api.get(self._path(record)))
         except NotFound:

@@ -26,18 +26,23 @@ _REASONS = {
 }
 
 
+_MAY_BE_LATE = frozenset({"bind", "evict", "make", "record"})
+
+
 class Ask(NamedTuple):
     """A request as the script sees it."""
 
     kind: str
-    """bind, delete (a pod), volume (it or a claim is written), look (one pod is read), list, watch, condition, lease,
-    event or other.
+    """bind, delete (a pod), evict, make (a pod), record (a ConfigMap is written), volume (it or a claim is written),
+    look (one pod is read), list, watch, condition, lease, event or other.
     """
     path: str
     uid: str = ""
     """Of a bind and a delete: whose."""
     node: str = ""
     """Of a bind: whereto."""
+    phase: str = ""
+    """Of a record of a move: the phase that is written down, "done" if it is deleted."""
 
 
 class Bound(NamedTuple):
@@ -115,9 +120,9 @@ class Storm:
             ]
         if kind == "list":
             return [*refusals, *lost, Fault(410)]
-        if kind in {"bind", "delete", "volume"}:
+        if kind in {"bind", "delete", "volume", "evict", "make", "record"}:
             hung = Fault(answer_late_s=self.timeout_s + 0.2)
-            late = [late_delivery(self._random, self.timeout_s)] if kind == "bind" and self.late else []
+            late = [late_delivery(self._random, self.timeout_s)] if kind in _MAY_BE_LATE and self.late else []
             soon = Fault(drop="while", wait_s=soon_s)
             return [*refusals, *lost, Fault(drop="after"), soon, Fault(409), hung, *late]
         if kind in {"condition", "lease"}:
@@ -329,6 +334,12 @@ def _ask(request: web.BaseRequest, body: bytes) -> Ask:
         return Ask("delete", path, json.loads(body)["preconditions"]["uid"])
     if "watch" in request.query:
         kind = "watch"
+    elif request.method == "POST" and path.endswith("/eviction"):
+        kind = "evict"
+    elif request.method == "POST" and parts[-1] == "pods":
+        kind = "make"
+    elif request.method != "GET" and "configmaps" in parts:
+        return Ask("record", path, phase=_phase(request, body))
     elif request.method == "PATCH" and path.endswith("/status"):
         kind = "condition"
     elif request.method == "PATCH" and parts[-2] in {"persistentvolumes", "persistentvolumeclaims"}:
@@ -342,6 +353,10 @@ def _ask(request: web.BaseRequest, body: bytes) -> Ask:
     else:
         kind = "list" if request.method == "GET" and len(parts) > 2 else "other"
     return Ask(kind, path)
+
+
+def _phase(request: web.BaseRequest, body: bytes) -> str:
+    return "done" if request.method == "DELETE" else str((json.loads(body).get("data") or {}).get("phase", ""))
 
 
 def _drop(request: web.BaseRequest) -> web.Response:

@@ -13,14 +13,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from foresail.kube.api.client import Client
 from foresail.kube.api.errors import ClusterError, NotFound
 from foresail.kube.api.watch import Watch
+from foresail.workloads.checkpoint import FencedOff
 
 Object = dict[str, Any]
 PODS = "/api/v1/pods"
+
+
+@dataclass
+class Saved:
+    """A checkpoint that a trainer has put in place."""
+
+    at_s: float
+    step: int
+    request: str
+    """The request that it answers, "sigterm", or empty."""
 
 
 @dataclass
@@ -35,6 +46,7 @@ class Stay:
     on_disk: int
     """Step of the checkpoint that it found."""
     last_step: int = 0
+    saved: list[Saved] = field(default_factory=list)
     ended_s: float | None = None
     exit_code: int | None = None
     fenced: bool = False
@@ -53,21 +65,55 @@ class Volume:
         made.mkdir(parents=True, exist_ok=True)
         return made
 
+    def checkpoints(self, folder: Path, uid: str) -> Checkpoints:
+        """A job's checkpoints, taken over for a pod."""
+        return PlainCheckpoints(self, folder, uid)
+
     def write(self, path: Path, text: str) -> None:
         """Put a file in place whole."""
-        self._check()
+        self.check()
         beside = path.with_suffix(".new")
         beside.write_text(text, encoding="utf-8")
         beside.rename(path)
 
     def append(self, path: Path, text: str) -> None:
-        self._check()
+        self.check()
         with path.open("ab") as rows:
             rows.write(text.encode())
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self.is_full:
             raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class Checkpoints(Protocol):
+    """Where a trainer keeps its checkpoints."""
+
+    def newest(self) -> int:
+        """Step of the newest one; 0 without any."""
+
+    def save(self, step: int) -> None:
+        """Put one in place; OSError if the volume refuses, FencedOff if the job is another's by now."""
+
+
+class PlainCheckpoints:
+    """A file with the step, and a fence as the contract says."""
+
+    def __init__(self, volume: Volume, folder: Path, uid: str) -> None:
+        self._volume = volume
+        self._folder = folder
+        self._uid = uid
+        with contextlib.suppress(OSError):
+            volume.write(folder / "fence", uid)
+
+    def newest(self) -> int:
+        return int(_text(self._folder / "checkpoint") or 0)
+
+    def save(self, step: int) -> None:
+        holder = _text(self._folder / "fence")
+        if holder not in {"", self._uid}:
+            raise FencedOff(self._folder, holder)
+        self._volume.write(self._folder / "checkpoint", str(step))
 
 
 @dataclass
@@ -80,6 +126,10 @@ class Habits:
     heeds_sigterm: bool = True
     answers: bool = True
     """Whether it looks for requests for checkpoints."""
+    answers_after: int = 0
+    """How many steps it takes until a request is answered."""
+    leaves_after_s: float = 0.0
+    """How long it trains on after SIGTERM before it heeds it."""
     reports: bool = True
     ends_on_sigterm: bool = False
     """Whether it happens to finish all its work in its grace period."""
@@ -117,9 +167,11 @@ class Trainer:
         self._now_s = now_s
         self._folder = volume.folder(f"{pod['metadata']['namespace']}/{job}")
         self._rows = self._folder / "progress.csv"
-        found = self._read("checkpoint")
-        self.step = int(found or 0)
+        self._checkpoints = volume.checkpoints(self._folder, self._uid)
+        self.step = self._checkpoints.newest()
         self._confirmed = ""
+        self._asked_at: dict[str, int] = {}
+        self._told_s = 0.0
         self.stay = Stay(
             job,
             self._uid,
@@ -142,7 +194,6 @@ class Trainer:
 
     async def _train(self) -> int:
         with contextlib.suppress(OSError):
-            self._volume.write(self._folder / "fence", self._uid)
             if self._habits.reports and not self._rows.exists():
                 self._volume.append(self._rows, "time,step,total,loss,accuracy,note\n")
         self._report("resume" if self.step else "")
@@ -150,7 +201,7 @@ class Trainer:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._habits.step_s):
                     await self.terminated.wait()
-            if self.terminated.is_set() and self._habits.heeds_sigterm:
+            if self._is_to_leave():
                 if self._habits.ends_on_sigterm:
                     self.step = self._habits.total
                     break
@@ -160,9 +211,9 @@ class Trainer:
             self.step += 1
             self.stay.last_step = self.step
             self._report("")
-            wanted = self._read("checkpoint-request") if self._habits.answers else ""
-            if (wanted and wanted != self._confirmed) or self.step % self._habits.checkpoint_every == 0:
-                if self._checkpoint(wanted if wanted != self._confirmed else ""):
+            wanted = self._wanted()
+            if wanted or self.step % self._habits.checkpoint_every == 0:
+                if self._checkpoint(wanted):
                     self._confirmed = wanted or self._confirmed
                 elif self.stay.fenced:
                     return 75
@@ -170,15 +221,30 @@ class Trainer:
         self._report("done")
         return 0
 
+    def _is_to_leave(self) -> bool:
+        if not self.terminated.is_set() or not self._habits.heeds_sigterm:
+            return False
+        self._told_s = self._told_s or self._now_s()
+        return self._now_s() >= self._told_s + self._habits.leaves_after_s
+
+    def _wanted(self) -> str:
+        """A request that is to be answered at this step; empty for none."""
+        wanted = self._read("checkpoint-request") if self._habits.answers else ""
+        if not wanted or wanted == self._confirmed:
+            return ""
+        asked_at = self._asked_at.setdefault(wanted, self.step)
+        return wanted if self.step >= asked_at + self._habits.answers_after else ""
+
     def _checkpoint(self, request: str) -> bool:
         """Whether there is a checkpoint of this step on disk now."""
-        if self._read("fence") not in {"", self._uid}:
+        try:
+            self._checkpoints.save(self.step)
+        except FencedOff:
             self.stay.fenced = True
             return False
-        try:
-            self._volume.write(self._folder / "checkpoint", str(self.step))
         except OSError:
             return False
+        self.stay.saved.append(Saved(self._now_s(), self.step, request))
         self._report(f"checkpoint:{request}")
         return True
 
@@ -192,10 +258,7 @@ class Trainer:
             self._volume.append(self._rows, row)
 
     def _read(self, name: str) -> str:
-        try:
-            return (self._folder / name).read_text(encoding="utf-8").strip()
-        except OSError:
-            return ""
+        return _text(self._folder / name)
 
 
 class Kubelets:
@@ -223,7 +286,7 @@ class Kubelets:
         self._volume = volume
         self._now_s = now_s
         self._job_of = job_of
-        self._habits = habits or {}
+        self._habits = {} if habits is None else habits
         self._pods: dict[str, asyncio.Task[None]] = {}
         self._trainers: dict[str, tuple[Trainer, asyncio.Task[int]]] = {}
         self._dying: dict[str, asyncio.Event] = {}
@@ -368,3 +431,10 @@ class Kubelets:
 
 def _path(pod: Object) -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

@@ -102,6 +102,34 @@ def test_of_two_that_drive_one_move_the_one_that_was_replaced_does_nothing_more(
     assert len(stage.told.asked("POST", "/eviction")) == 1
 
 
+@pytest.mark.parametrize("asked", ["once more", "never again"])
+def test_a_move_that_is_written_down_when_another_leads_already_is_brought_to_its_end(server, virtual, tmp_path, asked):
+    """The request was long on its way: whoever sent it is dead, and who leads has found no record."""
+    stage = Stage(tmp_path, {"train-x": "b"})
+    stage.nodes("a", "b")
+    with_owner(stage, "Job")
+    stage.kill_at = "checkpoint"
+
+    async def story() -> None:
+        async with server(stage.told) as api:
+            await stage.until(stage.killed.is_set)
+            late = stage.told.objects["configmaps"].copy()
+            stage.told.objects["configmaps"].clear()
+            second = stage.start(api)
+            await asyncio.sleep(10)
+            stage.told.objects["configmaps"].update(late)
+            if asked == "once more":
+                stage.controller.moves["train-x"] = "b"
+            await stage.until(lambda: stage.phases[-1][1] == OVER)
+            await second.stop()
+
+    stage.tell(server, virtual, story)
+    assert not stage.told.objects["configmaps"]
+    assert len(stage.pods) == 1
+    if asked == "once more":
+        assert [stay.node for stay in stage.stays("train")] == ["a", "b"]
+
+
 def test_a_record_that_cannot_be_read_is_left_alone_and_others_are_taken_over(server, virtual, tmp_path):
     stage = Stage(tmp_path, {"train-x": "b"})
     stage.nodes("a", "b")

@@ -342,6 +342,21 @@ def test_a_job_that_ignores_sigterm_is_killed_after_its_grace_and_loses_no_more_
     assert lost - 10 <= told <= lost  # reports are read once a second: the last few steps of a killed job are not seen
 
 
+def test_a_pod_that_outlives_its_successors_start_is_seen_to_have_moved(server, virtual, tmp_path):
+    stage = Stage(tmp_path, {"train-x": "b"})
+    stage.nodes("a", "b")
+    owner = {"metadata": {"name": "train", "namespace": "default", "uid": "uid-train"}, "spec": {"replicas": 1}}
+    stage.put("replicasets", owner)
+    stage.owner(owned_by(owner, "ReplicaSet", stage.pod("train-x", job="train")), at_once=True)
+    stage.habits["train"] = Habits(leaves_after_s=20.0, checkpoint_every=1000)
+    stage.tell(server, virtual, lambda: stage.until(lambda: stage.phases and stage.phases[-1][1] == OVER))
+    before, after = stage.stays("train")
+    assert 0 < before.ended_s - after.begun_s < 30
+    assert (before.exit_code, before.fenced) == (75, True)
+    assert stage.noted[-1][0] == "moved"
+    assert "unconfirmed" not in str(stage.noted)
+
+
 def test_when_the_target_is_lost_after_the_pod_has_gone_the_successor_goes_elsewhere(server, virtual, tmp_path):
     stage = job_stage(tmp_path)
 

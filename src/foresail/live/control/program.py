@@ -132,7 +132,7 @@ class ControlProgram(Program):
         events = self.events
         return [
             Part("controllers", self._give_turns, ready=lambda: self.steering.problem),
-            Part("moves", ready=lambda: self.steering.moves.problem),
+            Part("moves", self.steering.look_again, ready=lambda: self.steering.moves.problem),
             Part("resizes", ready=lambda: self.steering.resizes.problem),
             *([] if self.settings.dry_run else [Part("events", events.run, ready=lambda: events.failure)]),
             *self.telemetry.parts(),

@@ -32,6 +32,7 @@ from foresail.live.telemetry.jobs import job_of
 from foresail.logs import get_logger
 
 _UNDER_WAY = "another action on it is under way"
+_LOOK_AGAIN_S = 60.0
 
 
 class LiveSteering(Listener):
@@ -81,6 +82,7 @@ class LiveSteering(Listener):
         self._failed = failed
         self._dry_run = dry_run
         self._has_controllers = bool(controllers)
+        self._leads = False
         self.resizes = Resizes(
             api,
             cache,
@@ -122,7 +124,15 @@ class LiveSteering(Listener):
             await self.moves.take_over()
             await self.resizes.take_over()
 
+    async def look_again(self) -> None:
+        """Look for moves that nobody drives, for ever: a request of the last leader's may have been long on its way."""
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            if self._leads and self._may_act() and self._has_controllers and not self._dry_run:
+                await self.moves.take_over()
+
     def lead(self, *, leads: bool) -> None:
+        self._leads = leads
         if not leads and not self._may_act():
             self.moves.let_go()
             self.resizes.let_go()

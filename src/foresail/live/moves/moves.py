@@ -207,13 +207,18 @@ class Moves(Listener):
     async def _start(self, move_id: str, pods: list[CachedPod], why: str, by: str) -> None:
         """Look at what the cache does not know of, write the move down, and drive it."""
         self._to_begin.discard(move_id)
+        record: MoveRecord | str = NOT_RUNNING
         try:
             record = await self._first_record(move_id, pods, why, by)
             kept = record if isinstance(record, str) else await self._records.create(record)
         except NotFound:
             kept = NOT_RUNNING
-        except Conflict:
-            kept = "another move of it is written down already"
+        except Conflict as error:
+            if not isinstance(record, str):
+                # Whoever led before may have written it down only now: its request was long on its way.
+                await self._drive_written(record, pods)
+                return
+            kept = str(error)
         except ClusterError as error:
             kept = str(error)
         if not isinstance(kept, str):
@@ -349,6 +354,10 @@ class Moves(Listener):
                 self._take(kept)
 
     def _take(self, kept: KeptMove) -> None:
+        self._hold_written(kept)
+        self._run(kept.record.id, self._drive_anew(kept))
+
+    def _hold_written(self, kept: KeptMove) -> None:
         record = kept.record
         self._kept[record.id] = kept
         for pod in record.pods:
@@ -359,22 +368,49 @@ class Moves(Listener):
             for cached in self._cache.pods.values():
                 if pod.is_succeeded_by(cached):
                     give_room(cached, pod, record, self._tools)
-        self._run(record.id, self._drive_anew(kept))
 
     async def _drive_anew(self, kept: KeptMove) -> None:
         """Say in the record that it is ours from now on, so that whoever drove it before is refused."""
-        while True:
+        found: KeptMove | None = kept
+        while found is not None:
             try:
-                kept = await self._records.replace(kept, msgspec.structs.replace(kept.record, hand=self._hand))
+                self._tools.check_lead()
+                ours = await self._records.replace(found, msgspec.structs.replace(found.record, hand=self._hand))
             except ReplacedError:
-                self._drop(kept.record)
-                return
-            except ClusterError as error:
+                # A last write of whoever led before has arrived; it is refused from our next on.
+                found = await self._found(found)
+            except (ClusterError, NotLeadingError) as error:
                 get_logger().warning("move_held_up", move=kept.record.id, error=str(error))
                 await asyncio.sleep(_AFTER_FAILURE_S)
             else:
-                break
-        await self._drive(kept)
+                await self._drive(ours)
+                return
+        self._drop(kept.record)
+
+    async def _found(self, last: KeptMove) -> KeptMove | None:
+        """The move as it is written down now; as it was last known, if that cannot be found out."""
+        try:
+            return await self._records.find(last.record)
+        except ClusterError as error:
+            get_logger().warning("move_held_up", move=last.record.id, error=str(error))
+            await asyncio.sleep(_AFTER_FAILURE_S)
+            return last
+
+    async def _drive_written(self, record: MoveRecord, pods: Sequence[CachedPod]) -> None:
+        """Go on with a move that is written down already, and that nobody here drives."""
+        for pod in pods:
+            self._forget(pod.uid)
+        try:
+            found = await self._records.find(record)
+        except ClusterError as error:
+            get_logger().warning("move_held_up", move=record.id, error=str(error))
+            found = None  # it is looked for again soon
+        if found is not None:
+            self._hold_written(found)
+            await self._drive_anew(found)
+            return
+        for pod in pods:
+            self._stays(pod.uid)
 
     def let_go(self) -> list[asyncio.Task[None]]:
         """Another leads, or nobody: nothing more is done here, and the records say how far it has come. Returns the

@@ -33,6 +33,7 @@ class MoveRecords(Records[MoveRecord]):
             kind="move",
             of=MoveRecord,
             id_of=lambda record: record.id,
+            hand_of=lambda record: record.hand,
             for_people=lambda record: {"move": describe(record), "phase": record.phase.value},
             sleep=sleep,
         )

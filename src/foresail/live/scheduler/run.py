@@ -149,7 +149,11 @@ class SchedulerProgram(Program):
             Part("teach", lambda: self.lessons.repeat(lambda: live.core.profile)),
             *([] if reloader is None else [Part("profile", reloader.run, ready=lambda: reloader.problem)]),
             Part("controllers", ready=lambda: live.steering.problem),
-            *([Part("moves", ready=lambda: live.steering.moves.problem)] if self.controllers else []),
+            *(
+                [Part("moves", live.steering.look_again, ready=lambda: live.steering.moves.problem)]
+                if self.controllers
+                else []
+            ),
             *([Part("resizes", ready=lambda: live.steering.resizes.problem)] if self.controllers else []),
             *live.telemetry.parts(),
             *([] if self.settings.dry_run else self._writers()),
