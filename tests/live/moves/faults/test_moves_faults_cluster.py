@@ -20,7 +20,7 @@ from foresail.lab import Lab
 pytestmark = pytest.mark.cluster
 
 _FLAGS = ("--disable-admission-plugins=TaintNodesByCondition,ServiceAccount",)
-_AT_ONCE = 6
+_AT_ONCE = 12
 
 
 def _killed(kind: Kind, point: Point, *, has_effect: bool) -> tuple[str, int]:
