@@ -26,15 +26,15 @@ _REASONS = {
 }
 
 
-_MAY_BE_LATE = frozenset({"bind", "evict", "make", "record"})
+_MAY_BE_LATE = frozenset({"bind", "evict", "make", "scale", "record"})
 
 
 class Ask(NamedTuple):
     """A request as the script sees it."""
 
     kind: str
-    """bind, delete (a pod), evict, make (a pod), record (a ConfigMap is written), volume (it or a claim is written),
-    look (one pod is read), list, watch, condition, lease, event or other.
+    """bind, delete (a pod), evict, make (a pod), mark (a pod is patched), scale, record (a ConfigMap is written),
+    volume (it or a claim is written), look (one pod is read), list, watch, condition, lease, event or other.
     """
     path: str
     uid: str = ""
@@ -120,7 +120,7 @@ class Storm:
             ]
         if kind == "list":
             return [*refusals, *lost, Fault(410)]
-        if kind in {"bind", "delete", "volume", "evict", "make", "record"}:
+        if kind in {"bind", "delete", "volume", "evict", "make", "mark", "scale", "record"}:
             hung = Fault(answer_late_s=self.timeout_s + 0.2)
             late = [late_delivery(self._random, self.timeout_s)] if kind in _MAY_BE_LATE and self.late else []
             soon = Fault(drop="while", wait_s=soon_s)
@@ -332,27 +332,31 @@ def _ask(request: web.BaseRequest, body: bytes) -> Ask:
         return Ask("bind", path, said["metadata"]["uid"], said["target"]["name"])
     if request.method == "DELETE" and parts[-2:-1] == ["pods"]:
         return Ask("delete", path, json.loads(body)["preconditions"]["uid"])
+    if request.method != "GET" and "configmaps" in parts:
+        return Ask("record", path, phase=_phase(request, body))
     if "watch" in request.query:
         kind = "watch"
-    elif request.method == "POST" and path.endswith("/eviction"):
-        kind = "evict"
-    elif request.method == "POST" and parts[-1] == "pods":
-        kind = "make"
-    elif request.method != "GET" and "configmaps" in parts:
-        return Ask("record", path, phase=_phase(request, body))
-    elif request.method == "PATCH" and path.endswith("/status"):
-        kind = "condition"
-    elif request.method == "PATCH" and parts[-2] in {"persistentvolumes", "persistentvolumeclaims"}:
-        kind = "volume"
     elif "/leases" in path:
         kind = "lease"
     elif "/events" in path:
         kind = "event"
-    elif request.method == "GET" and parts[-2:-1] == ["pods"]:
-        kind = "look"
+    elif request.method == "GET":
+        kind = "look" if parts[-2:-1] == ["pods"] else "list" if len(parts) > 2 else "other"
     else:
-        kind = "list" if request.method == "GET" and len(parts) > 2 else "other"
+        kind = _WRITES.get((request.method, parts[-1]), _WRITES.get((request.method, parts[-2]), "other"))
     return Ask(kind, path)
+
+
+_WRITES = {
+    ("PATCH", "status"): "condition",
+    ("PATCH", "persistentvolumes"): "volume",
+    ("PATCH", "persistentvolumeclaims"): "volume",
+    ("PATCH", "deployments"): "scale",
+    ("PATCH", "pods"): "mark",
+    ("POST", "eviction"): "evict",
+    ("POST", "pods"): "make",
+}
+"""Kinds of writes, by method and the last part of the path, or else the one before."""
 
 
 def _phase(request: web.BaseRequest, body: bytes) -> str:

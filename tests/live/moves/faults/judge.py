@@ -190,24 +190,34 @@ class Judge:
         for uid, seen in self.pods.items():
             job = job_of(seen.pod)
             if seen.was_evicted:
-                found += self._of_eviction(uid, seen, job)
+                found += self._of_leaving(uid, seen, job, "evict")
             elif seen.leaves_at and not self._may_have_gone(uid, seen):
-                found.append(f"{seen.name} was deleted, and by nobody who may")
+                if job not in self._surged:
+                    found.append(f"{seen.name} was deleted, and by nobody who may")
+                elif not self.undone:
+                    found += self._of_leaving(uid, seen, job, "shrink")
         return found
 
     def _may_have_gone(self, uid: str, seen: SeenPod) -> bool:
-        if uid in self.excused or seen.node in self.lost_nodes or seen.had_ended:
-            return True
-        return any(stay.uid == uid and stay.exit_code is not None for stay in self._history.stays)
+        return uid in self.excused or seen.node in self.lost_nodes or seen.had_ended
+
+    @property
+    def _surged(self) -> set[str]:
+        return {work.job for work in self.works if work.kind is Kind.SURGED}
 
     def _of_job(self, job: str, work: Work) -> list[str]:
         found = []
         stays = self._history.of(job)
-        most_s = work.grace_s + _SLACK_S if work.kind is Kind.DEPLOYMENT else 0.0
+        most_s = work.grace_s + _SLACK_S if work.kind in {Kind.DEPLOYMENT, Kind.SURGED} else 0.0
         for before, after in pairwise(stays):
             moved = between(before, after)
-            if moved.overlap_s > most_s:
-                found.append(f"{job} trained twice at once for {moved.overlap_s:.2f} s")
+            together_s = moved.overlap_s
+            if work.kind is Kind.SURGED and before.uid in self.pods:
+                # Until it is told to go; that it is, is seen from one of them being left at the end.
+                told_s = self.pods[before.uid].leaves_s
+                together_s = (before.ended_s or time.time()) - told_s if told_s else 0.0
+            if together_s > most_s:
+                found.append(f"{job} trained twice at once for {together_s:.2f} s")
             if moved.beyond_checkpoint:
                 found.append(f"{job} lost {moved.beyond_checkpoint} steps that were on disk")
             late = [one.step for one in before.saved if one.at_s > after.begun_s]
@@ -215,12 +225,12 @@ class Judge:
                 found.append(f"{job}: the old pod wrote checkpoints {late} behind its successor's back")
         return found
 
-    def _of_eviction(self, uid: str, seen: SeenPod, job: str) -> list[str]:
+    def _of_leaving(self, uid: str, seen: SeenPod, job: str, phase: str) -> list[str]:
         found = []
         record = self.records.get(uid)
         written = [] if record is None else [phase for version, phase in record.phases if version < seen.leaves_at]
-        if not written or written[-1] != "evict":
-            found.append(f"{seen.name} was evicted when this was written down: {written}")
+        if not written or written[-1] != phase:
+            found.append(f"{seen.name} had to go when this was written down: {written}")
         if job in self.must_stay:
             found.append(f"{seen.name} was evicted, and had to stay")
         if seen.node in self.sent.get(job, ()) and not self.sent[job] - {seen.node}:

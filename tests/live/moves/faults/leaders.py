@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tests.live.faults.proxy import Ask, Fault, Storm
 from tests.live.moves.faults.movers import TIMEOUT_S, Nursery
 from tests.live.moves.faults.scene import Figures, kill_at, name_of, scene, started
-from tests.live.moves.faults.work import OWNED, PLACED_BY_US, Kind, Work
+from tests.live.moves.faults.work import ALL, EVICTED, OWNED, PLACED_BY_US, Kind, Work
 from tests.live.moves.players import Habits
 
 from foresail.lab import Lab
@@ -39,6 +39,21 @@ FORWARD = (
     Point("record", "done"),
 )
 """Every write of a move that comes to its end: what is asked for is noted, and who succeeds."""
+BESIDE_ITS_POD = (
+    Point("record", "checkpoint"),
+    Point("record", "checkpoint", 2),
+    Point("record", "surge"),
+    Point("scale"),
+    Point("record", "surge", 2),
+    Point("bind"),
+    Point("record", "shrink"),
+    Point("mark"),
+    Point("scale", number=2),
+    Point("record", "replace"),
+    Point("record", "resume"),
+    Point("record", "done"),
+)
+"""Every write of a move in which the pod stays until its successor is ready."""
 BACK = (
     Point("record", "checkpoint"),
     Point("record", "checkpoint", 2),
@@ -49,16 +64,13 @@ BACK = (
 
 def _points(kind: Kind) -> list[Point]:
     """Who has an owner is not made here, and who is placed by another is not bound here."""
+    if kind is Kind.SURGED:
+        return list(BESIDE_ITS_POD)
     left_out = {"make" if kind in OWNED else "", "bind" if kind is Kind.BESIDE else ""}
     return [point for point in FORWARD if point.kind not in left_out]
 
 
-KILLED = [
-    (kind, point, has_effect)
-    for kind in (*PLACED_BY_US, Kind.BESIDE)
-    for point in _points(kind)
-    for has_effect in (False, True)
-]
+KILLED = [(kind, point, has_effect) for kind in ALL for point in _points(kind) for has_effect in (False, True)]
 KILLED_BACK = [(kind, point, has_effect) for point in BACK for has_effect in (False, True) for kind in PLACED_BY_US]
 
 
@@ -104,9 +116,9 @@ async def killed_undoing(lab: Lab, nursery: Nursery, seed: int) -> Figures:
 
 async def two_leaders(lab: Lab, nursery: Nursery, seed: int) -> Figures:
     """The leader is stopped in any phase until another leads, wakes up, and goes on as if nothing had been."""
-    kind = (*PLACED_BY_US, Kind.BESIDE)[seed % 6]
+    kind = ALL[seed % len(ALL)]
     points = [point for point in _points(kind) if point.phase != "done"]
-    point = points[seed // 6 % len(points)]
+    point = points[seed // len(ALL) % len(points)]
     async with scene(lab, nursery, name_of("two", seed), kind=kind) as on:
         on.figures["what"] = f"{kind}, stopped at {point}"
         await on.make_nodes(4)
@@ -139,7 +151,7 @@ async def two_leaders(lab: Lab, nursery: Nursery, seed: int) -> Figures:
 
 async def storm(lab: Lab, nursery: Nursery, seed: int) -> Figures:
     """Requests are refused, lost, answered late, or arrive long after everybody has stopped waiting."""
-    kind = (*PLACED_BY_US, Kind.BESIDE)[seed % 6]
+    kind = ALL[seed % len(ALL)]
     async with scene(lab, nursery, name_of("storm", seed), kind=kind, rest_s=1.0) as on:
         on.figures["what"] = kind
         await on.make_nodes(4)
@@ -158,7 +170,7 @@ async def storm(lab: Lab, nursery: Nursery, seed: int) -> Figures:
 
 async def late_eviction(lab: Lab, nursery: Nursery, seed: int) -> Figures:
     """An eviction arrives a second time, when the successor trains, which may have the same name."""
-    kind = PLACED_BY_US[(seed + 2) % len(PLACED_BY_US)]
+    kind = EVICTED[(seed + 2) % len(EVICTED)]
     async with scene(lab, nursery, name_of("late", seed), kind=kind) as on:
         on.figures["what"] = kind
         await on.make_nodes(4)

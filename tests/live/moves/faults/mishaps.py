@@ -6,7 +6,7 @@ import asyncio
 
 from tests.live.moves.faults.movers import Nursery
 from tests.live.moves.faults.scene import Figures, name_of, scene, started
-from tests.live.moves.faults.work import OWNED, PLACED_BY_US, Kind, Work
+from tests.live.moves.faults.work import ALL, EVICTED, OWNED, PLACED_BY_US, Kind, Work
 from tests.live.moves.players import Habits
 
 from foresail.lab import Lab
@@ -18,7 +18,8 @@ _BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 async def target_lost(lab: Lab, nursery: Nursery, seed: int) -> Figures:
     """The node that a job is to go to is lost, in any phase."""
     kind = PLACED_BY_US[seed % len(PLACED_BY_US)]
-    phase = ("checkpoint", "evict", "replace", "resume")[seed // len(PLACED_BY_US) % 4]
+    leaves = "surge" if kind is Kind.SURGED else "evict"
+    phase = ("checkpoint", leaves, "replace", "resume")[seed // len(PLACED_BY_US) % 4]
     async with scene(lab, nursery, name_of("lost", seed), kind=kind) as on:
         on.figures["what"] = f"{kind}, in {phase}"
         await on.make_nodes(4)
@@ -63,7 +64,7 @@ async def target_refuses(lab: Lab, nursery: Nursery, seed: int) -> Figures:
 
 async def full_volume(lab: Lab, nursery: Nursery, seed: int) -> Figures:
     """The shared volume is full when a checkpoint is asked for: the job stays where it is, and trains on."""
-    kind = (*PLACED_BY_US, Kind.BESIDE)[seed % 6]
+    kind = ALL[seed % len(ALL)]
     async with scene(lab, nursery, name_of("full", seed), kind=kind, checkpoint_s=5.0, rest_s=1.0) as on:
         on.figures["what"] = kind
         await on.make_nodes(4)
@@ -88,7 +89,7 @@ async def full_volume(lab: Lab, nursery: Nursery, seed: int) -> Figures:
 
 async def ignores_sigterm(lab: Lab, nursery: Nursery, seed: int) -> Figures:
     """A job that does not heed SIGTERM is killed after its grace, and goes on from the checkpoint it was asked for."""
-    kind = (*PLACED_BY_US, Kind.BESIDE)[seed % 6]
+    kind = ALL[seed % len(ALL)]
     async with scene(lab, nursery, name_of("deaf", seed), kind=kind) as on:
         on.figures["what"] = kind
         await on.make_nodes(4)
@@ -103,7 +104,7 @@ async def ignores_sigterm(lab: Lab, nursery: Nursery, seed: int) -> Figures:
 
 async def slow_to_leave(lab: Lab, nursery: Nursery, seed: int) -> Figures:
     """A job that trains on after SIGTERM for most of its grace, and writes checkpoints all the time."""
-    kind = (*PLACED_BY_US, Kind.BESIDE)[seed % 6]
+    kind = ALL[seed % len(ALL)]
     async with scene(lab, nursery, name_of("slow", seed), kind=kind) as on:
         on.figures["what"] = kind
         await on.make_nodes(4)
@@ -203,8 +204,8 @@ async def backoff_limit(lab: Lab, nursery: Nursery, seed: int) -> Figures:
 
 async def budget(lab: Lab, nursery: Nursery, seed: int) -> Figures:
     """A disruption budget that allows no eviction: the move waits for it, or is undone."""
-    kind = PLACED_BY_US[seed % len(PLACED_BY_US)]
-    allows = seed // len(PLACED_BY_US) % 2 == 1
+    kind = EVICTED[seed % len(EVICTED)]
+    allows = seed // len(EVICTED) % 2 == 1
     async with scene(lab, nursery, name_of("budget", seed), kind=kind, budget_s=60.0 if allows else 3.0) as on:
         on.figures["what"] = f"{kind}, {'allows it later' if allows else 'never allows it'}"
         await on.make_nodes(4)

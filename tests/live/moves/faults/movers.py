@@ -17,8 +17,8 @@ from typing import Any
 from tests.live.faults.proxy import NO_FAULT, Proxy, Script
 from tests.live.faults.replicas import kubeconfig
 
-LEASE = {"lease_s": 4, "renew_s": 3.0, "retry_s": 0.4}
-TIMEOUT_S = 2.0
+LEASE = {"lease_s": 6, "renew_s": 5.0, "retry_s": 0.5}
+TIMEOUT_S = 3.0
 """What a process under test waits for an answer."""
 LOOK_S = 0.3
 _MAIN = Path(__file__).with_name("mover_main.py")

@@ -10,17 +10,17 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.live.moves.faults.leaders import FORWARD, KILLED, Point
+from tests.live.moves.faults.leaders import BESIDE_ITS_POD, FORWARD, KILLED, Point
 from tests.live.moves.faults.movers import nursery
 from tests.live.moves.faults.stories import STORIES, tell
-from tests.live.moves.faults.work import Kind
+from tests.live.moves.faults.work import PLACED_BY_US, Kind
 
 from foresail.lab import Lab
 
 pytestmark = pytest.mark.cluster
 
 _FLAGS = ("--disable-admission-plugins=TaintNodesByCondition,ServiceAccount",)
-_AT_ONCE = 12
+_AT_ONCE = 9
 
 
 def _killed(kind: Kind, point: Point, *, has_effect: bool) -> tuple[str, int]:
@@ -30,21 +30,18 @@ def _killed(kind: Kind, point: Point, *, has_effect: bool) -> tuple[str, int]:
 RUNS = [
     _killed(Kind.BARE, Point("make"), has_effect=True),
     _killed(Kind.STATEFUL_SET, Point("evict"), has_effect=True),
-    _killed(Kind.DEPLOYMENT, Point("record", "replace"), has_effect=False),
     _killed(Kind.JOB, Point("record", "evict"), has_effect=True),
+    _killed(Kind.SURGED, Point("scale"), has_effect=True),
     ("killed-undoing", 4),
-    ("target-lost", 14),
-    ("full-volume", 3),
-    ("ignores-sigterm", 4),
+    ("target-lost", 4 + 3 * len(PLACED_BY_US)),
+    ("full-volume", 2),
     ("slow-to-leave", 3),
     ("two-leaders", 4),
-    ("no-move", 2),
-    ("budget", 2),
 ]
 
 
 def test_every_write_of_a_move_has_a_run_that_is_killed_at_it():
-    assert {point for _, point, _ in KILLED} == set(FORWARD)
+    assert {point for _, point, _ in KILLED} == {*FORWARD, *BESIDE_ITS_POD}
     assert sum(count for _, count in STORIES.values()) >= 150
 
 

@@ -26,13 +26,19 @@ class Kind(StrEnum):
     INDEXED = "indexed"
     STATEFUL_SET = "statefulset"
     DEPLOYMENT = "deployment"
+    """One whose strategy does not allow two pods at once."""
+    SURGED = "surged"
+    """A Deployment that allows two."""
     BARE = "bare"
     BESIDE = "beside"
     """A pod without an owner that another scheduler places: `foresail control` moves it."""
 
 
 OWNED = (Kind.JOB, Kind.INDEXED, Kind.STATEFUL_SET, Kind.DEPLOYMENT)
-PLACED_BY_US = (*OWNED, Kind.BARE)
+EVICTED = (*OWNED, Kind.BARE)
+PLACED_BY_US = (*EVICTED, Kind.SURGED)
+ALL = (*PLACED_BY_US, Kind.BESIDE)
+_REPLICATED = {Kind.STATEFUL_SET, Kind.DEPLOYMENT, Kind.SURGED}
 OTHER_SCHEDULER = "default-scheduler"
 
 
@@ -61,7 +67,13 @@ class Work:
 
     @property
     def path(self) -> str:
-        paths = {Kind.JOB: JOBS, Kind.INDEXED: JOBS, Kind.STATEFUL_SET: STATEFUL_SETS, Kind.DEPLOYMENT: DEPLOYMENTS}
+        paths = {
+            Kind.JOB: JOBS,
+            Kind.INDEXED: JOBS,
+            Kind.STATEFUL_SET: STATEFUL_SETS,
+            Kind.DEPLOYMENT: DEPLOYMENTS,
+            Kind.SURGED: DEPLOYMENTS,
+        }
         return paths.get(self.kind, PODS)
 
 
@@ -99,7 +111,7 @@ def manifest(work: Work, run: str, scheduler: str, *, annotations: dict[str, str
     name, kind = work.name, work.kind
     app = {"app": name}
     stated = {JOB: name} if kind not in {Kind.INDEXED, Kind.STATEFUL_SET} else {}
-    restarts = {} if kind in {Kind.STATEFUL_SET, Kind.DEPLOYMENT} else {"restartPolicy": "Never"}
+    restarts = {} if kind in _REPLICATED else {"restartPolicy": "Never"}
     template = pod_template(run, scheduler, {**app, **stated}, grace_s=work.grace_s, **restarts)
     template["metadata"]["annotations"] = annotations
     metadata = {"name": name, "namespace": "default", "labels": {RUN_LABEL: run}}
@@ -121,9 +133,10 @@ def manifest(work: Work, run: str, scheduler: str, *, annotations: dict[str, str
             "metadata": metadata,
             "spec": {**common, **several, **spec},
         }
+    strategy = {"type": "RollingUpdate" if kind is Kind.SURGED else "Recreate"}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata,
-        "spec": {**common, "replicas": 1, **spec},
+        "spec": {**common, "replicas": 1, "strategy": strategy, **spec},
     }
