@@ -10,13 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from foresail import __version__
 from foresail.atomic import replacing
 from foresail.errors import ResultsError
 from foresail.report import plots, training
 from foresail.report.actions import actions_over_time
 from foresail.report.heatmap import node_map
-from foresail.report.page import PAGE_CSS, PAGE_SCRIPT
+from foresail.report.page import html_table, render_page
 from foresail.report.style import Figure
 from foresail.report.tables import comparison_cells, figure_rows
 from foresail.results.actions import ACTIONS, actions_of, counted, first
@@ -28,9 +27,6 @@ MOST_RUNS_IN_DETAIL = 8
 
 MOST_ACTIONS_LISTED = 50
 """Actions of controllers that are listed; the journal has them all."""
-
-# The browser itself refuses to load anything: a report may be opened where nothing may leave the machine.
-_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 def report_figures(runs: Sequence[Run], comparison: Sequence[Mapping[str, Any]] | None = None) -> dict[str, Figure]:
@@ -59,46 +55,19 @@ def report_figures(runs: Sequence[Run], comparison: Sequence[Mapping[str, Any]] 
 
 def render_report(runs: Sequence[Run], *, title: str, comparison: Sequence[Mapping[str, Any]] | None = None) -> str:
     """Write the whole page as text; the same runs give the same text."""
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - plotly is slow to import and only the page needs it
-
     figures = report_figures(runs, comparison)
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        "<head>",
-        '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        f"<title>{html.escape(title)}</title>",
-        f"<style>{PAGE_CSS}</style>",
-        f"<script>{get_plotlyjs()}</script>",
-        "</head>",
-        "<body>",
-        "<main>",
-        f"<header><h1>{html.escape(title)}</h1><p>{_subtitle(runs)}</p></header>",
-        _key_figure_section(runs),
-    ]
+    sections = [_key_figure_section(runs)]
     if comparison:
-        parts.append(_comparison_section(comparison))
-    parts += _action_sections(runs)
-    parts += [f'<figure class="card"><div class="plot" id="{name}"></div></figure>' for name in figures]
+        sections.append(_comparison_section(comparison))
+    sections += _action_sections(runs)
+    notes = []
     if len(runs) > MOST_RUNS_IN_DETAIL:
-        parts.append(
+        notes.append(
             f'<p class="note">What concerns a single run is shown for the first {MOST_RUNS_IN_DETAIL} '
             f"of {len(runs)} runs.</p>"
         )
-    parts += [_details(run, label) for run, label in zip(runs, run_labels(runs), strict=True)]
-    parts += [
-        f"<footer>Made by foresail {html.escape(__version__)}. This page holds its data and needs no network.</footer>",
-        "</main>",
-        f'<script type="application/json" id="figures">{_json_in_html(figures)}</script>',
-        f"<script>{PAGE_SCRIPT}</script>",
-        "</body>",
-        "</html>",
-        "",
-    ]
-    return "\n".join(parts)
+    notes += [_details(run, label) for run, label in zip(runs, run_labels(runs), strict=True)]
+    return render_page(title, _subtitle(runs), sections, figures, notes)
 
 
 def write_report(
@@ -143,7 +112,7 @@ def _key_figure_section(runs: Sequence[Run]) -> str:
 
 
 def _comparison_section(comparison: Sequence[Mapping[str, Any]]) -> str:
-    table = _table(*comparison_cells(comparison), "differences")
+    table = html_table(*comparison_cells(comparison), "differences")
     return f'<section class="card"><h2>Differences</h2>{table}</section>'
 
 
@@ -161,7 +130,7 @@ def _action_section(actions: pl.DataFrame, label: str) -> str:
     heading = f"What controllers did: {label}" if label else "What controllers did"
     if actions.is_empty():
         return f'<section class="card"><h2>{html.escape(heading)}</h2><p class="note">Nothing.</p></section>'
-    counts = _table(
+    counts = html_table(
         ["controller", *ACTIONS.values()],
         [[by, *[f"{count:,}" for count in times]] for by, times in counted(actions)],
         "counts",
@@ -175,17 +144,8 @@ def _action_section(actions: pl.DataFrame, label: str) -> str:
     head = ["time (s)", "what", "pod", "node", "how much and why", *(["controller"] if several else [])]
     more = f"The first {len(listed)} of {actions.height:,}; journal.parquet has them all."
     note = f'<p class="note">{more}</p>' if len(listed) < actions.height else ""
-    return (
-        f'<section class="card"><h2>{html.escape(heading)}</h2>{counts}{_table(head, rows, "actions")}{note}</section>'
-    )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str) -> str:
-    names = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return (
-        f'<div class="scroll"><table class="{kind}"><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    table = html_table(head, rows, "actions")
+    return f'<section class="card"><h2>{html.escape(heading)}</h2>{counts}{table}{note}</section>'
 
 
 def _details(run: Run, label: str) -> str:
@@ -195,9 +155,3 @@ def _details(run: Run, label: str) -> str:
         facts = {"profile": run.profile, "summary": run.summary}
     text = json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False, default=str)
     return f"<details><summary>How {html.escape(label)} was run</summary><pre>{html.escape(text)}</pre></details>"
-
-
-def _json_in_html(value: object) -> str:
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    # Inside a script element only "<" can end it; JSON reads the escape as the same character.
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

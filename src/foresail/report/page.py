@@ -1,4 +1,16 @@
-"""The look of the report page and the few lines of script that draw its plots."""
+"""The page that every report is: its look, its parts, and the few lines of script that draw its plots."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+
+from foresail import __version__
+from foresail.report.style import Figure
+
+# The browser itself refuses to load anything: a report may be opened where nothing may leave the machine.
+_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 PAGE_CSS = """
 :root { --paper: #f6f7f9; --card: #ffffff; --ink: #24292f; --soft: #59636e; --line: #dfe3e8; --accent: #0072b2; }
@@ -45,3 +57,53 @@ for (const [name, figure] of Object.entries(figures)) {
     showSendToCloud: false, plotlyServerURL: "", toImageButtonOptions: {filename: name, scale: 2}});
 }
 """
+
+
+def render_page(
+    title: str, subtitle: str, sections: Sequence[str], figures: Mapping[str, Figure], notes: Sequence[str] = ()
+) -> str:
+    """The whole page as text: sections, then plots, then notes. All but the title is HTML already."""
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - plotly is slow to import and only the page needs it
+
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{html.escape(title)}</title>",
+        f"<style>{PAGE_CSS}</style>",
+        f"<script>{get_plotlyjs()}</script>",
+        "</head>",
+        "<body>",
+        "<main>",
+        f"<header><h1>{html.escape(title)}</h1><p>{subtitle}</p></header>",
+        *sections,
+        *(f'<figure class="card"><div class="plot" id="{name}"></div></figure>' for name in figures),
+        *notes,
+        f"<footer>Made by foresail {html.escape(__version__)}. This page holds its data and needs no network.</footer>",
+        "</main>",
+        f'<script type="application/json" id="figures">{_json_in_html(figures)}</script>',
+        f"<script>{PAGE_SCRIPT}</script>",
+        "</body>",
+        "</html>",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str) -> str:
+    """A table of texts."""
+    names = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        f'<div class="scroll"><table class="{kind}"><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def _json_in_html(value: object) -> str:
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    # Inside a script element only "<" can end it; JSON reads the escape as the same character.
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -103,10 +103,15 @@ class Residuals:
             drawn[:, at] = self.paths[near[picks[key]]] * self.spreads[number]
         return drawn
 
+    @cached_property
+    def _quantiles(self) -> dict[tuple[int, int, tuple[float, ...]], Floats]:
+        return {}
+
     def quantiles(self, kinds: Sequence[SeriesKind], number: int, slot: int, levels: Sequence[float]) -> Floats:
         """Of the errors of one series at this time, levels × horizon, as z."""
-        near = self.near(kinds, number, slot)
-        if not len(near):
-            return np.zeros((len(levels), self.paths.shape[1]))
-        found: Floats = np.quantile(self.paths[near], levels, axis=0) * self.spreads[number]
-        return found
+        key = (number, slot, tuple(levels))
+        if key not in self._quantiles:
+            near = self.near(kinds, number, slot, alone=len(self._together[number]) > 1)
+            found = np.quantile(self.paths[near], levels, axis=0) if len(near) else np.zeros((len(levels), 1))
+            self._quantiles[key] = found * self.spreads[number]
+        return self._quantiles[key]

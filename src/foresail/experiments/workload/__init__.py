@@ -1,0 +1,1 @@
+"""Forecasters of workloads, fitted and judged. Knows traces, forecasts and the report; no world."""
