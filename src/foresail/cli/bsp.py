@@ -40,7 +40,8 @@ def simulate(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder with actual, forecasts, series and workload_profiling.csv; else bsp in $FORESAIL_DATA.",
+            help="Folder with actual, forecasts, series and workload_profiling.csv; else bsp in $FORESAIL_DATA, "
+            "else a made-up job.",
         ),
     ] = None,
     strategy: Annotated[
@@ -51,7 +52,10 @@ def simulate(
     ] = None,
     forecast: Annotated[
         list[str] | None,
-        typer.Option(help=f"published or perfect. \\[default: {_DEFAULT.forecast}]", show_default=False),
+        typer.Option(
+            help=f"published, perfect, or a forecaster. \\[default: {_DEFAULT.forecast}]",
+            show_default=False,
+        ),
     ] = None,
     start: Annotated[
         list[int] | None, typer.Option(help="Row of the data that is the first superstep. \\[default: 0]")
@@ -91,7 +95,8 @@ def simulate(
     Options that are written as lists in the help may be repeated: every combination is run.
     """
     from foresail.cli.progress import progress_bar
-    from foresail.experiments.supersteps.run import find_source, simulate_job
+    from foresail.experiments.supersteps.run import simulate_job
+    from foresail.experiments.supersteps.source import find_source
 
     windows: list[int | None] = list(window) if window else [None]
     counts: list[int | None] = list(tasks) if tasks else [None]

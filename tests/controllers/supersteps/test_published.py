@@ -7,7 +7,8 @@ from tests.plain_supersteps import Plain, made_up
 from foresail.controllers.supersteps.planner import ShareGrid, SplitOutlook
 from foresail.controllers.supersteps.published import DynamicMpc, DynamicWindow, Exppo, Static
 from foresail.experiments.supersteps.request import JobRequest
-from foresail.experiments.supersteps.run import find_source, simulate_job
+from foresail.experiments.supersteps.run import simulate_job
+from foresail.experiments.supersteps.source import find_source
 from foresail.forecast.runtime.profile import RuntimeProfile
 from foresail.forecast.runtime.spline import SplineRuntime
 

@@ -19,6 +19,8 @@ class Scenario:
 
     For every span of these supersteps the split is looked for whose sum of maxima is least on average: greedily, and
     then by exchanges between pairs of tasks. Dynamic programming chooses the spans: each change costs `penalty_s`.
+    Half of the scenarios are drawn, the others are their mirror images at the forecast: what is expected is then the
+    forecast itself, however few are drawn.
     """
 
     def __init__(
@@ -33,17 +35,21 @@ class Scenario:
     ) -> None:
         if window < 1:
             raise ValueError(f"window is {window}; it is a number of supersteps, 1 or more")
-        if scenarios < 1:
-            raise ValueError(f"scenarios is {scenarios}; 1 or more are needed")
-        self.horizon, self.scenarios = window, scenarios
+        if scenarios < 2 or scenarios % 2:
+            raise ValueError(f"scenarios is {scenarios}; it is 2 or more, and even: half of them are mirror images")
+        self.horizon, self.scenarios = window, scenarios // 2
         self._curves, self._grid = curves, grid
         self._penalty_s, self._tries = penalty_s, tries
 
     def plan(self, outlook: SplitOutlook) -> Units | None:
-        paths = outlook.workloads[None] if outlook.scenarios is None else outlook.scenarios
-        ahead = min(self.horizon, outlook.left, paths.shape[2])
+        ahead = min(self.horizon, outlook.left, outlook.workloads.shape[1])
+        expected = outlook.workloads[None, :, :ahead]
+        paths = expected
+        if outlook.scenarios is not None:
+            drawn = outlook.scenarios[:, :, :ahead]
+            paths = np.concatenate([drawn, 2 * expected - drawn])
         # Supersteps first: a span of them is then one block of rows.
-        seconds = self._curves.seconds(np.ascontiguousarray(paths[:, :, :ahead].transpose(2, 0, 1)))
+        seconds = self._curves.seconds(np.ascontiguousarray(paths.transpose(2, 0, 1)))
         is_first = outlook.current is None
         current = np.zeros(self._grid.tasks, np.int64) if outlook.current is None else outlook.current
         split: Units

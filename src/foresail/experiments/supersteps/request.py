@@ -29,8 +29,8 @@ class JobRequest:
     strategy: str = "scenario"
     window: int | None = None
     """How many supersteps are looked ahead, or held; None for the strategy's own."""
-    forecast: str = PUBLISHED
-    """published or perfect."""
+    forecast: str = "ensemble"
+    """published, perfect, or a forecaster."""
     start: int = 0
     """The row of the data that is the first superstep."""
     length: int = 400
@@ -59,12 +59,14 @@ class JobRequest:
             ("--start", self.start, 0),
             ("--length", self.length, 1),
             ("--grid", self.grid_milli, 1),
-            ("--scenarios", self.scenarios, 1),
+            ("--scenarios", self.scenarios, 2),
             ("--tasks", self.tasks, 1),
             ("--seed", self.seed, 0),
         ):
             if value is not None and value < least:
                 raise OptionError(f"{option} is {value}; it is {least} or more")
+        if self.scenarios % 2:
+            raise OptionError(f"--scenarios is {self.scenarios}; it is even, since half of them are mirror images")
         if not 0 <= self.penalty_s < 1e9:
             raise OptionError(f"--penalty is {self.penalty_s:g}; it is a number of seconds, 0 or more")
         if not 0 < self.punishment < 100:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +11,16 @@ import numpy as np
 from foresail.controllers.supersteps.planner import ShareGrid, SplitPlanner
 from foresail.controllers.supersteps.published import DynamicMpc, DynamicWindow, Exppo, Static
 from foresail.controllers.supersteps.scenario import Scenario
-from foresail.errors import InputError, OptionError
-from foresail.experiments.supersteps.request import PERFECT, PUBLISHED, JobRequest
+from foresail.errors import OptionError
+from foresail.experiments.supersteps.forecasting import make_feed
+from foresail.experiments.supersteps.request import JobRequest
+from foresail.experiments.supersteps.source import JobSource
 from foresail.forecast.runtime.curves import RuntimeCurves, RuntimeModel
 from foresail.forecast.runtime.monotone import MonotoneRuntime
-from foresail.forecast.runtime.profile import RuntimeProfile, read_profile
+from foresail.forecast.runtime.profile import RuntimeProfile
 from foresail.forecast.runtime.spline import SplineRuntime
-from foresail.sim.supersteps.feeds import Feed, MatrixFeed
 from foresail.sim.supersteps.job import JobRun, run_job
-from foresail.traces.supersteps.matrices import PROFILE, JobData, read_job, scaled
+from foresail.traces.supersteps.matrices import scaled
 
 LEAST_MILLI = 1000
 """What every task has."""
@@ -31,15 +30,6 @@ _MODELS: dict[str, Callable[[RuntimeProfile], RuntimeModel]] = {
     "spline": SplineRuntime,
     "monotone": MonotoneRuntime,
 }
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class JobSource:
-    """Workloads and the profile of the tasks that have them."""
-
-    name: str
-    data: JobData
-    profile: RuntimeProfile
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,23 +57,10 @@ class JobResult:
         }
 
 
-def find_source(folder: Path | None) -> JobSource:
-    """The data of a folder, else of bsp in $FORESAIL_DATA."""
-    stated = os.environ.get("FORESAIL_DATA")
-    if folder is None and stated and (Path(stated) / "bsp").is_dir():
-        folder = Path(stated) / "bsp"
-    if folder is None:
-        raise OptionError("--data is missing; name a folder with actual, forecasts and workload_profiling.csv")
-    if not folder.is_dir():
-        raise InputError("no such folder; --data names one with actual, forecasts and a profile", path=folder)
-    data = read_job(folder)
-    return JobSource(folder.name, data, read_profile(folder / PROFILE).of(data.tasks))
-
-
 def simulate_job(
-    source: JobSource, request: JobRequest, *, on_progress: Callable[[int, int], None] | None = None
+    source: JobSource, request: JobRequest, *, on_fitting: Callable[[int, int], None] | None = None
 ) -> JobResult:
-    """Run one job."""
+    """Run one job; `on_fitting` is told how far a forecaster is that has to be fitted first."""
     data = source.data if request.tasks is None else source.data.of(request.tasks)
     profile = source.profile.of(data.tasks)
     last = request.start + request.length
@@ -98,9 +75,8 @@ def simulate_job(
         raise OptionError(f"--window is {planner.horizon}; the data looks {data.actual.shape[2]} supersteps ahead")
     workloads = np.ascontiguousarray(scaled(data.actual)[:, request.start : last, 0].T)
     run = run_job(
-        *(planner, make_feed(request, data), curves, grid, workloads),
+        *(planner, make_feed(request, source, data, on_fitting), curves, grid, workloads),
         penalty_s=request.penalty_s,
-        on_progress=on_progress,
     )
     return JobResult(request, source, grid, run)
 
@@ -116,17 +92,6 @@ def make_planner(request: JobRequest, curves: RuntimeCurves, grid: ShareGrid) ->
         return Scenario(curves, grid, window=window, penalty_s=request.penalty_s, scenarios=request.scenarios)
     kind = DynamicMpc if request.strategy == "dynamic-mpc" else DynamicWindow
     return kind(curves, grid, window=window, penalty_s=request.penalty_s, punishment=request.punishment)
-
-
-def make_feed(request: JobRequest, data: JobData) -> Feed:
-    """Where forecasts come from."""
-    if request.forecast == PERFECT:
-        return MatrixFeed(scaled(data.actual)[:, request.start :])
-    if request.forecast == PUBLISHED:
-        if data.forecasts is None:
-            raise OptionError("--forecast published: this data has no forecasts; take perfect or a forecaster")
-        return MatrixFeed(scaled(data.forecasts)[:, request.start :])
-    raise OptionError(f'no forecast "{request.forecast}"; there are published and perfect')
 
 
 def _grid(request: JobRequest, tasks: int) -> ShareGrid:

@@ -20,10 +20,10 @@ def jobs_table(figures: Sequence[Mapping[str, Any]]) -> Table:
     )
     for key in shown:
         table.add_column(key.removesuffix("_s").removesuffix("_milli"), no_wrap=True)
-    for name in ("total s", "work", "waiting", "changing", "changes"):
+    for name in ("total", "work", "waiting", "changing", "changes"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in figures:
-        times = (f"{one[key]:,.1f}" for key in ("total_s", "work_s", "waiting_s", "reconfiguration_s"))
+        times = (f"{one[key]:.0f}" for key in ("total_s", "work_s", "waiting_s", "reconfiguration_s"))
         asked = (
             "–" if one[key] is None else f"{one[key]:g}" if isinstance(one[key], float) else str(one[key])
             for key in shown
