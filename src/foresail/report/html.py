@@ -14,6 +14,7 @@ from foresail.atomic import replacing
 from foresail.errors import ResultsError
 from foresail.report import plots, training
 from foresail.report.actions import actions_over_time
+from foresail.report.agreement import agreement_cells, errors_by_job, overlaid_completions
 from foresail.report.heatmap import node_map
 from foresail.report.page import html_table, render_page
 from foresail.report.style import Figure
@@ -29,10 +30,16 @@ MOST_ACTIONS_LISTED = 50
 """Actions of controllers that are listed; the journal has them all."""
 
 
-def report_figures(runs: Sequence[Run], comparison: Sequence[Mapping[str, Any]] | None = None) -> dict[str, Figure]:
+def report_figures(
+    runs: Sequence[Run],
+    comparison: Sequence[Mapping[str, Any]] | None = None,
+    agreement: Sequence[Mapping[str, Any]] | None = None,
+) -> dict[str, Figure]:
     """Draw every plot that these runs have data for, by a name that serves as file name and anchor."""
     shared = {
         "paired-differences": plots.paired_differences(comparison or []),
+        "agreement": overlaid_completions(agreement or []),
+        "agreement-errors": errors_by_job(agreement or []),
         "completions": training.completions(runs),
         "allocation-by-load": plots.allocation_by_load(runs),
         "fragmentation-by-load": plots.fragmentation_by_load(runs),
@@ -53,12 +60,24 @@ def report_figures(runs: Sequence[Run], comparison: Sequence[Mapping[str, Any]] 
     return {name: figure for name, figure in (shared | single).items() if figure is not None}
 
 
-def render_report(runs: Sequence[Run], *, title: str, comparison: Sequence[Mapping[str, Any]] | None = None) -> str:
-    """Write the whole page as text; the same runs give the same text."""
-    figures = report_figures(runs, comparison)
+def render_report(
+    runs: Sequence[Run],
+    *,
+    title: str,
+    comparison: Sequence[Mapping[str, Any]] | None = None,
+    agreement: Sequence[Mapping[str, Any]] | None = None,
+) -> str:
+    """Write the whole page as text; the same runs give the same text.
+
+    `comparison` are differences between policies, `agreement` are jobs in two worlds, both as rows of their CSV files.
+    """
+    figures = report_figures(runs, comparison, agreement)
     sections = [_key_figure_section(runs)]
     if comparison:
         sections.append(_comparison_section(comparison))
+    if agreement:
+        table = html_table(*agreement_cells(agreement), "differences")
+        sections.append(f'<section class="card"><h2>Simulated against real completion</h2>{table}</section>')
     sections += _action_sections(runs)
     notes = []
     if len(runs) > MOST_RUNS_IN_DETAIL:
@@ -71,10 +90,15 @@ def render_report(runs: Sequence[Run], *, title: str, comparison: Sequence[Mappi
 
 
 def write_report(
-    path: Path, runs: Sequence[Run], *, title: str, comparison: Sequence[Mapping[str, Any]] | None = None
+    path: Path,
+    runs: Sequence[Run],
+    *,
+    title: str,
+    comparison: Sequence[Mapping[str, Any]] | None = None,
+    agreement: Sequence[Mapping[str, Any]] | None = None,
 ) -> None:
     """Write the page to a file, whole or not at all."""
-    page = render_report(runs, title=title, comparison=comparison)
+    page = render_report(runs, title=title, comparison=comparison, agreement=agreement)
 
     def failed(why: str) -> ResultsError:
         return ResultsError(f"{path}: cannot be written ({why}); choose another file with --out")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foresail.results.folder import Run
+from foresail.results.folder import Run, StoredRun
 from foresail.results.metrics import FAILED_PODS, FULL_LOAD, LOAD_STEMS, Metric, at_load, metrics
 from foresail.results.tables import Column
 
@@ -84,9 +84,18 @@ def run_name(policy: str, controllers: Sequence[str]) -> str:
     return f"{policy} with {' and '.join(controllers)}" if controllers else policy
 
 
+def _world(run: Run) -> str:
+    """Where a run took place; its manifest says so, if that was no simulation."""
+    manifest = run.manifest if isinstance(run, StoredRun) else {}
+    return "on the cluster" if manifest.get("world") == "kube" else "simulated"
+
+
 def run_labels(runs: Sequence[Run]) -> list[str]:
     """Name each run by its policy, its controllers and by whatever else tells it apart from the others."""
     labels = [run_name(run.policy, run.controllers) for run in runs]
+    worlds = [_world(run) for run in runs]
+    if len(set(worlds)) > 1:
+        labels = [f"{label} · {world}" for label, world in zip(labels, worlds, strict=True)]
     if len({run.trace for run in runs}) > 1:
         labels = [f"{label} · {run.trace}" for label, run in zip(labels, runs, strict=True)]
     if len({run.seed for run in runs}) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -65,7 +65,12 @@ def write_agreement(plan: Plan, simulated: Path, real: Path, rows: Sequence[JobA
     lines = [[one.policy, one.seed, one.job, one.simulated_s, one.real_s, one.error_pct] for one in rows]
     write_whole(simulated / "agreement.csv", csv_bytes(header, lines))
     title = plan.experiment.title or plan.traces[0]
-    write_report(simulated / "agreement.html", _overlaid(plan, simulated, real), title=f"{title}: simulated and real")
+    write_report(
+        simulated / "agreement.html",
+        _overlaid(plan, simulated, real),
+        title=f"{title}: simulated and real",
+        agreement=[dict(zip(header, line, strict=True)) for line in lines],
+    )
 
 
 def agreement_table(rows: Sequence[JobAgreement]) -> Table:
@@ -94,15 +99,12 @@ def agreement_table(rows: Sequence[JobAgreement]) -> Table:
 
 
 def _overlaid(plan: Plan, simulated: Path, real: Path) -> list[StoredRun]:
-    """The first seed of each strategy in both worlds, named so that a report tells them apart."""
-    runs = []
+    """The first seed of each strategy in both worlds."""
+    runs: list[StoredRun] = []
     for policy in plan.policies:
         planned = next((one for one in plan.runs if one.policy == policy), None)
         if planned is None:
             continue
-        for root, world in ((simulated, "simulated"), (real, "on the cluster")):
-            folder = root / RUNS / planned.folder
-            if folder.is_dir():
-                run = read_run(folder)
-                runs.append(replace(run, manifest={**run.manifest, "policy": f"{run.policy}, {world}"}))
+        paths = [root / RUNS / planned.folder for root in (simulated, real)]
+        runs += [read_run(path) for path in paths if path.is_dir()]
     return runs
