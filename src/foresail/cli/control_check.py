@@ -41,6 +41,9 @@ def control_check(
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Check every Job of the namespace that has not ended.")] = False,
+    scheduler_name: Annotated[
+        str, typer.Option("--scheduler-name", help="The controllers look after pods with this spec.schedulerName.")
+    ] = "foresail",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
@@ -52,7 +55,7 @@ def control_check(
     """
     if every == bool(objects):
         raise OptionError("name objects, as in job/train, or give --all for every Job of the namespace (not both)")
-    found = _look(list(objects or ()), namespace, kubeconfig, context)
+    found = _look(list(objects or ()), namespace, scheduler_name, kubeconfig, context)
     if as_json:
         _print_json(found)
     else:
@@ -61,7 +64,9 @@ def control_check(
         raise typer.Exit(1)
 
 
-def _look(objects: list[str], namespace: str | None, kubeconfig: Path | None, context: str | None) -> list[Checked]:
+def _look(
+    objects: list[str], namespace: str | None, scheduler_name: str, kubeconfig: Path | None, context: str | None
+) -> list[Checked]:
     import asyncio
 
     from foresail.kube.api.client import Client
@@ -74,7 +79,7 @@ def _look(objects: list[str], namespace: str | None, kubeconfig: Path | None, co
 
     async def look() -> list[Checked]:
         async with Client(connection) as api:
-            return await check(api, within, wanted or await all_jobs(api, within))
+            return await check(api, within, wanted or await all_jobs(api, within), scheduler_name=scheduler_name)
 
     return asyncio.run(look())
 

@@ -36,7 +36,10 @@ def template(app: str, claim: str = "shared", **spec: Any) -> Object:
         "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
     }
     volumes = [{"name": "shared", "persistentVolumeClaim": {"claimName": claim}}]
-    return {"metadata": {"labels": {"app": app}}, "spec": {"containers": [container], "volumes": volumes, **spec}}
+    return {
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": [container], "volumes": volumes, "schedulerName": "foresail", **spec},
+    }
 
 
 def make_claim(name: str, mode: str) -> Object:
@@ -95,6 +98,9 @@ def test_a_job_is_mended_by_the_patches_that_it_is_told_and_then_lacks_nothing(l
         assert (said.code, "lacks nothing" in said.out) == (0, True)
         code, found = checked(lab, "--all")
         assert (code, [one["object"] for one in found]) == (1, ["job/bad", "job/good"])
+        code, found = checked(lab, "job/good", "--scheduler-name", "other")
+        assert (code, found[0]["movable"]) == (1, False)
+        assert problems(found)[0].startswith("it is placed by foresail (schedulerName), and the controllers of other")
 
 
 def test_a_deployment_is_told_of_budgets_of_claims_and_of_what_its_template_says(lab):

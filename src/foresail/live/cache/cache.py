@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from foresail.core.model import Pod
 from foresail.core.policy import DeviceRule
-from foresail.core.spec import NodeSpec
+from foresail.core.spec import NodeSpec, PodSpec
 from foresail.core.table import NodeTable
 from foresail.kube.api.kinds import KINDS
 from foresail.kube.api.watch import WatchHandler
@@ -99,6 +100,10 @@ class Cache:
         """A pod as one to be placed, whoever's it is and wherever it stands; or why nobody could place it."""
         cached = self.pods[uid]
         return self._obstacle(cached) or self._pod(cached)
+
+    def as_if(self, cached: CachedPod, spec: PodSpec) -> Pod | None:
+        """A pod as one that requests something else; None if that is what it requests."""
+        return None if spec is cached.spec else self._pod(replace(cached, spec=spec))
 
     def expect(self, value: Object) -> Pod | str:
         """A pod that is not there yet, as one to be placed, or why nobody could place it. What it requests is known

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from foresail.errors import InputError, did_you_mean
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import NotFound
 from foresail.kube.api.kinds import DEPLOYMENT, JOB, KINDS, POD, REPLICA_SET, STATEFUL_SET, Kind
-from foresail.live.moves.owners import has_ended, lacks
+from foresail.live.moves.owners import has_ended, lacks, mended_in_template
 from foresail.live.moves.subjects import Lack, Subject, controller_of, look_at, with_volumes
 
 _KINDS = {"job": JOB, "deployment": DEPLOYMENT, "statefulset": STATEFUL_SET, "pod": POD}
@@ -45,8 +45,12 @@ def parse_object(text: str) -> tuple[str, str]:
     return word, name
 
 
-async def check(api: Client, namespace: str, objects: Sequence[tuple[str, str]]) -> list[Checked]:
-    """Look at objects of a namespace, each a kind and a name."""
+async def check(
+    api: Client, namespace: str, objects: Sequence[tuple[str, str]], *, scheduler_name: str
+) -> list[Checked]:
+    """Look at objects of a namespace, each a kind and a name, whose pods the controllers of a scheduler name are to
+    look after.
+    """
     budgets, _ = await api.list(KINDS["PodDisruptionBudget"].within(namespace))
     found = []
     for kind, name in objects:
@@ -54,13 +58,24 @@ async def check(api: Client, namespace: str, objects: Sequence[tuple[str, str]])
             subjects = await _subjects(api, namespace, kind, name)
         except NotFound as error:
             raise InputError(f"there is no {kind}/{name} in namespace {namespace}; -n names another one") from error
-        every = [one for subject in subjects for one in lacks(replace(subject, budgets=tuple(budgets)))]
+        every = [
+            one
+            for subject in subjects
+            for one in (*_of_scheduler(subject, scheduler_name), *lacks(replace(subject, budgets=tuple(budgets))))
+        ]
         # Pods of one owner lack the same, mostly; each thing is told once.
         told = {(one.problem, one.of): one for one in every}
         pods = tuple(subject.pod["metadata"]["name"] for subject in subjects if "uid" in subject.pod["metadata"])
         ordered = sorted(told.values(), key=lambda one: not one.stops)
         found.append(Checked(namespace, f"{kind}/{name}", pods, tuple(ordered)))
     return found
+
+
+def _of_scheduler(subject: Subject, scheduler_name: str) -> Iterator[Lack]:
+    found = subject.pod["spec"].get("schedulerName", "default-scheduler")
+    if found != scheduler_name:
+        told = f"it is placed by {found} (schedulerName), and the controllers of {scheduler_name} do not look after it"
+        yield mended_in_template(subject, told, {"spec": {"schedulerName": scheduler_name}}, stops=True)
 
 
 async def all_jobs(api: Client, namespace: str) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from foresail.live.cache.cache import Cache
 from foresail.live.cache.gangs import gang_name
 from foresail.live.cache.pods import CachedPod, Owner
 from foresail.live.moves.rooms import Rooms
+from foresail.live.moves.successors import freed
 
 
 def whole_gang(pod: CachedPod, cache: Cache, is_ours: Callable[[str], bool]) -> list[CachedPod] | str:
@@ -44,22 +45,22 @@ def _alike(members: Sequence[CachedPod]) -> Owner | None:
     return next((owner for (owner, _), count in counts.items() if count > 1), None)
 
 
-def hold_together(
-    rooms: Rooms, pods: Sequence[CachedPod], node: str, names: Sequence[str], for_s: float, why: str
-) -> str:
+def hold_together(rooms: Rooms, pods: Sequence[CachedPod], node: str, cache: Cache, for_s: float, why: str) -> str:
     """Hold room for pods that go together, the first on a node and the others near it; says why there is none for
     one of them, and holds nothing then.
     """
 
     def hold(pod: CachedPod, name: str) -> str:
-        return rooms.hold(pod.uid, name, for_s, why, successor=None, beside=False)
+        return rooms.hold(
+            pod.uid, name, for_s, why, successor=cache.as_if(pod, freed(pod.spec, pod.annotations)), beside=False
+        )
 
     def hold_near(pod: CachedPod) -> str:
         """On the same node, or where the policy says; if that is where it stands, on any other."""
         refused = hold(pod, node) and hold(pod, "")
         if not refused or not _is_where_it_stands(refused):
             return refused
-        return refused if all(hold(pod, name) for name in names) else ""
+        return refused if all(hold(pod, name) for name in cache.table.names) else ""
 
     for at, pod in enumerate(pods):
         against = hold(pod, node) if at == 0 else hold_near(pod)

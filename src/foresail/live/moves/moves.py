@@ -162,7 +162,7 @@ class Moves(Listener):
         against = self.problem or self._against(pods)
         if against:
             return against
-        against = hold_together(self._rooms, pods, node, self._cache.table.names, self._to_hold_s, why)
+        against = hold_together(self._rooms, pods, node, self._cache, self._to_hold_s, why)
         if against:
             return against
         move_id = id_of(pods)
@@ -186,6 +186,8 @@ class Moves(Listener):
         self._rests = {job: rest for job, rest in self._rests.items() if rest[0] > now_s}
         if len(self.tasks) >= self._settings.most_at_once:
             return f"{len(self.tasks)} moves are under way, and no more at once"
+        if len(pods) > 1 and not self._rooms.keeps:
+            return "it is one of a gang, for which no room can be held from here; give the controller to foresail run"
         for pod in pods:
             against = early_obstacle(pod)
             if not against and pod.owner is not None and not self._rooms.keeps:

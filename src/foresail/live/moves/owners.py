@@ -84,20 +84,20 @@ def _of_pod(subject: Subject) -> Iterator[Lack]:
             f"it is given {grace_s} s to end after SIGTERM (terminationGracePeriodSeconds), "
             "which may be too short for a last checkpoint"
         )
-        yield _mended_in_template(subject, told, {"spec": {"terminationGracePeriodSeconds": _ENOUGH_GRACE_S}})
+        yield mended_in_template(subject, told, {"spec": {"terminationGracePeriodSeconds": _ENOUGH_GRACE_S}})
 
 
-def _mended_in_template(subject: Subject, problem: str, template: Object) -> Lack:
+def mended_in_template(subject: Subject, problem: str, template: Object, *, stops: bool = False) -> Lack:
     """Something that is to be said where the pod is made."""
     of = subject.written_as
     if of.startswith(("job/", "pod/")):
         manifest = template if of.startswith("pod/") else {"spec": {"template": template}}
         return Lack(
-            problem, stops=False, manifest=manifest, remedy=f"make {of} anew with this; it takes no patch of it"
+            problem, stops=stops, manifest=manifest, remedy=f"make {of} anew with this; it takes no patch of it"
         )
     # A Deployment and a StatefulSet replace their pods when their template changes.
     return Lack(
-        problem, stops=False, patch={"spec": {"template": template}}, of=of, remedy="the patch may replace its pods"
+        problem, stops=stops, patch={"spec": {"template": template}}, of=of, remedy="the patch may replace its pods"
     )
 
 

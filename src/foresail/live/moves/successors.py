@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from foresail.kube.objects.values import GPU_DEVICES, PREFIX, Object
+from foresail.core.kubernetes import NodeTerm, Requirement
+from foresail.core.spec import PodSpec
+from foresail.kube.objects.values import GPU_DEVICES, PREFIX, SENT_TO, Object
 
 _PLACEMENT_HIDES = frozenset({"env", "envFrom", "command", "args", "lifecycle", "livenessProbe", "readinessProbe"})
 """Parts of containers that no placement looks at, and that may hold what is not to be copied."""
@@ -64,6 +68,7 @@ def to_be_made(pod: Object) -> Object:
         spec.setdefault("hostname", metadata["name"])
     kept = {key: metadata[key] for key in ("labels", "finalizers", "ownerReferences") if key in metadata}
     annotations = _without_devices(metadata.get("annotations") or {})
+    spec = _not_sent(spec, annotations.pop(SENT_TO, ""))
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -82,17 +87,66 @@ def named(expected: Object, name: str) -> Object:
     return {**expected, "metadata": {**expected["metadata"], "name": name}}
 
 
+# --- where another scheduler places pods -----------------------------------------------------------------------------
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
 def only_on(expected: Object, node: str) -> Object:
-    """A successor that no scheduler places anywhere but on a node."""
-    spec = dict(expected["spec"])
+    """A successor that no scheduler places anywhere but on a node; it says that it was sent there."""
+    spec, metadata = dict(expected["spec"]), expected["metadata"]
     affinity = dict(spec.get("affinity") or {})
     about_nodes = dict(affinity.get("nodeAffinity") or {})
-    required = about_nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    there = {"key": "metadata.name", "operator": "In", "values": [node]}
+    required = about_nodes.get(_REQUIRED) or {}
     # Terms are alternatives: each of them has to name the node.
     terms = [
-        {**term, "matchFields": [*(term.get("matchFields") or ()), there]}
+        {**term, "matchFields": [*(term.get("matchFields") or ()), _only(node)]}
         for term in required.get("nodeSelectorTerms") or [{}]
     ]
-    about_nodes["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
-    return {**expected, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": about_nodes}}}
+    about_nodes[_REQUIRED] = {"nodeSelectorTerms": terms}
+    annotations = {**(metadata.get("annotations") or {}), SENT_TO: node}
+    return {
+        **expected,
+        "metadata": {**metadata, "annotations": annotations},
+        "spec": {**spec, "affinity": {**affinity, "nodeAffinity": about_nodes}},
+    }
+
+
+def _only(node: str) -> Object:
+    return {"key": "metadata.name", "operator": "In", "values": [node]}
+
+
+def _not_sent(spec: Object, node: str) -> Object:
+    """The same without what `only_on` has added: the next move goes elsewhere."""
+    affinity = dict(spec.get("affinity") or {})
+    about_nodes = dict(affinity.get("nodeAffinity") or {})
+    terms = (about_nodes.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    if not node or not all(_only(node) in (term.get("matchFields") or ()) for term in terms):
+        return spec
+    freed = []
+    for term in terms:
+        fields = [one for one in term["matchFields"] if one != _only(node)]
+        left = {key: value for key, value in term.items() if key != "matchFields"}
+        freed.append({**left, "matchFields": fields} if fields else left)
+    # One that requires nothing besides was added whole; as a term of its own it would fit no node.
+    if all(freed):
+        about_nodes[_REQUIRED] = {"nodeSelectorTerms": freed}
+    else:
+        about_nodes.pop(_REQUIRED, None)
+    affinity["nodeAffinity"] = about_nodes
+    affinity = {key: value for key, value in affinity.items() if value}
+    spec = {key: value for key, value in spec.items() if key != "affinity"}
+    return {**spec, "affinity": affinity} if affinity else spec
+
+
+def freed(spec: PodSpec, annotations: Mapping[str, str]) -> PodSpec:
+    """What a running pod requests, as its successor will: not bound to the node that it was sent to."""
+    about, node = spec.kubernetes, annotations.get(SENT_TO, "")
+    if not node or about is None or about.required_nodes is None:
+        return spec
+    sent = Requirement("metadata.name", "In", (node,))
+    if not all(sent in term.names for term in about.required_nodes):
+        return spec
+    terms = [NodeTerm(term.labels, tuple(one for one in term.names if one != sent)) for term in about.required_nodes]
+    left = tuple(terms) if all(term.labels or term.names for term in terms) else None
+    return replace(spec, kubernetes=replace(about, required_nodes=left))
