@@ -151,8 +151,9 @@ def walk(
 ) -> Floats:
     """The sum over all trees, for each row."""
     total = np.zeros(rows.shape[0])
-    for row in range(rows.shape[0]):
-        for root in roots:
+    # A tree after the other, so that its nodes stay near while all rows go through it.
+    for root in roots:
+        for row in range(rows.shape[0]):
             node = root
             while features[node] >= 0:
                 node = left[node] if rows[row, features[node]] <= thresholds[node] else right[node]

@@ -62,8 +62,7 @@ class _AnomaliesOnline:
 
     def _anomaly(self) -> float:
         track = self._track
-        slots, off = places(np.array([track.time_s]), track.kind, track.days)
-        return float(track.z[track.count - 1] - self._profile[off[0], slots[0]])
+        return track.ago(0) - float(self._profile[int(track.is_off()), track.slot()])
 
     def _usual_next(self) -> Floats:
         slots, off = places(self._track.time_s + self._ahead_s, self._track.kind, self._track.days)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from foresail.forecast.workload.calendar import DAY_S, WEEKEND
 from foresail.forecast.workload.features import COUNT, fill
 from foresail.forecast.workload.prepared import SeriesKind
 
@@ -52,6 +53,10 @@ class Track:
     def slot(self) -> int:
         """The time of the season at which the last value was measured, in rows."""
         return (self.time_s // self.kind.step_s) % self.kind.period
+
+    def is_off(self) -> bool:
+        """Whether the last value was measured on a weekend or a holiday."""
+        return bool(self.days[self.time_s // DAY_S] >= WEEKEND)
 
     def ago(self, rows: int) -> float:
         """The value this many rows before the last one; the first one if there are not so many."""
