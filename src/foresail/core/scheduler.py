@@ -8,6 +8,7 @@ from typing import Protocol
 from foresail.core.asking import Filters, Without, looks_at_other_nodes
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, Placements, Questions, Result, place_gang
+from foresail.core.gang_search import DEFAULT_LIMITS, GangSearch, NoRoomTogether, SearchLimits
 from foresail.core.journal import Journal
 from foresail.core.lane import Lane
 from foresail.core.making_room import MakingRoom, Preemptible
@@ -48,13 +49,15 @@ class Scheduler:
         decide: Decide = decide_alone,
         preemption: Preempting | None = None,
         journal: Journal | None = None,
+        search_limits: SearchLimits = DEFAULT_LIMITS,
     ) -> None:
         """`decide` may be one that listens in, or that knows the answers already.
 
         With `preemption` a pod that fits nowhere may make pods of less priority go. `journal` is told of room that is
-        kept no longer.
+        kept no longer. `search_limits` say how long one search for an arrangement of a gang may take.
         """
         self._cluster = cluster
+        self._search_limits = search_limits
         self._profile = profile
         self._room = MakingRoom(cluster, queue, preemption or Preempting.off(), self.place)
         self.holds = self._room.holds
@@ -151,8 +154,10 @@ class Scheduler:
             if lane.gang is None:
                 self._carry_out(lane, pods[0], (yield pods[0]))
             else:
-                found = yield from place_gang(pods, self._cluster.table, self._profile, missing=lane.missing)
-                self._carry_out_gang(lane, pods, *found)
+                placed, refusal = yield from place_gang(pods, self._cluster.table, self._profile, missing=lane.missing)
+                if not placed and refusal is not None and not isinstance(refusal, Declined):
+                    placed, refusal = self._search(lane, pods, refusal)
+                self._carry_out_gang(lane, pods, placed, refusal)
         except Exception as error:
             self.queue.sleep(lane)  # whatever went wrong, nobody drops out of the queue
             if not isinstance(error, PolicyError):
@@ -328,6 +333,28 @@ class Scheduler:
             self.queue.sleep(lane)
             for pod in waiting:
                 self._cluster.refuse(pod, refusal)
+
+    def _search(self, lane: Lane, members: list[Pod], refusal: NoFit) -> tuple[Placements, NoFit | None]:
+        """A gang that one pass did not place may fit in another arrangement: then assume as many as must start
+        together. The others have their turn after them.
+        """
+        search = GangSearch(
+            members,
+            self._cluster.table,
+            self._profile,
+            missing=lane.missing,
+            holds=self.holds,
+            clock=self.queue.clock,
+            limits=self._search_limits,
+        )
+        if not search.is_worthwhile:
+            return [], refusal
+        found = search.find(refusal)
+        if isinstance(found, NoRoomTogether):
+            return [], found
+        for pod, placement in found:
+            self._cluster.table.assume(pod, placement)
+        return found, None
 
     def _give_up(self) -> None:
         for gang, members, short in self.queue.give_up():

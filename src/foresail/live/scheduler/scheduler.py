@@ -12,6 +12,7 @@ from foresail.core.backoff import Backoff
 from foresail.core.clock import Clock, WallClock
 from foresail.core.control import Controller
 from foresail.core.decide import decide
+from foresail.core.gang_search import SearchLimits
 from foresail.core.incomplete_gangs import IncompleteGangs
 from foresail.core.journal import Journal, What
 from foresail.core.journal import Listener as JournalListener
@@ -45,6 +46,8 @@ _SLICE_S = 0.004
 _FLUSH_EVERY_S = 300.0
 """After so long pods that fitted nowhere are tried again although nothing seems to have happened."""
 _MEND_EVERY_S = 30.0
+_SEARCH_LIMITS = SearchLimits(seconds=0.2)
+"""Nothing else is done meanwhile, so no gang is searched for longer than this at a stretch."""
 
 
 class LiveScheduler(Listener):
@@ -88,7 +91,13 @@ class LiveScheduler(Listener):
         )
         preemption = self.cluster.preemption
         self.core = Scheduler(
-            self.cluster, profile, self.queue, decide=self._decide, preemption=preemption, journal=self.journal
+            self.cluster,
+            profile,
+            self.queue,
+            decide=self._decide,
+            preemption=preemption,
+            journal=self.journal,
+            search_limits=_SEARCH_LIMITS,
         )
         self.cluster.scheduler = self.core
         self.telemetry = Sources(
