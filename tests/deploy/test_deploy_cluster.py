@@ -389,10 +389,17 @@ def test_the_examples_are_taken_and_lack_nothing_that_a_move_needs(lab):
             if one["kind"] != "PersistentVolume":
                 one["metadata"].setdefault("namespace", "default")
             apply(api, one, dry_run=False)
-    words = ["control", "check", "job/digits", "job/digits-http", "--json", "--kubeconfig", str(lab.kubeconfig)]
-    done = CliRunner().invoke(app, words)
-    found = json.loads(done.stdout)
-    assert (done.exit_code, [one["lacks"] for one in found]) == (0, [[], []]), done.output
+        # Jobs of the same names.
+        api.create("/api/v1/namespaces", {"metadata": {"name": "lab"}})
+        api.wait("/api/v1/namespaces/lab/serviceaccounts/default", lambda _found: True)
+        for one in yaml.safe_load_all((examples / "lab.yaml").read_text(encoding="utf-8")):
+            one["metadata"]["namespace"] = "lab"
+            apply(api, one, dry_run=False)
+    for namespace, count in (("default", 2), ("lab", 3)):
+        words = ["control", "check", "--all", "-n", namespace, "--json", "--kubeconfig", str(lab.kubeconfig)]
+        done = CliRunner().invoke(app, words)
+        found = json.loads(done.stdout)
+        assert (done.exit_code, [one["lacks"] for one in found]) == (0, [[]] * count), done.output
 
 
 def waiting_pod(name: str, cpu: str) -> dict:

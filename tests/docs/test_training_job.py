@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from foresail.kube.objects.values import SHARED_VOLUMES
 from foresail.lab.workload_image import WORKLOAD_IMAGE
 from foresail.live.telemetry.tokens import AUDIENCE
 from foresail.workloads.trainers.__main__ import NAMES
@@ -58,3 +59,22 @@ def test_the_job_that_reports_over_http_differs_in_that_alone():
     other["metadata"]["name"] = job["metadata"]["name"]
     other["spec"]["template"]["metadata"] = job["spec"]["template"]["metadata"]
     assert other == job
+
+
+def test_the_jobs_for_a_lab_are_the_same_on_a_folder_of_the_machine():
+    _, job = yaml.safe_load_all((EXAMPLE / "job.yaml").read_text())
+    template = job["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    for other in yaml.safe_load_all((EXAMPLE / "lab.yaml").read_text()):
+        name = other["metadata"]["name"]
+        its = other["spec"]["template"]
+        assert its["metadata"] == {
+            "labels": {"foresail.dev/job": name},
+            "annotations": {SHARED_VOLUMES: its["spec"]["volumes"][0]["name"]},
+        }
+        (its_container,) = its["spec"]["containers"]
+        assert its_container["command"][3] in NAMES
+        for key in ("command", "imagePullPolicy", "resources"):
+            its_container[key] = container[key]
+        its["spec"] |= {key: template["spec"][key] for key in ("volumes", "securityContext")}
+        assert other["spec"] == {**job["spec"], "template": {**its, "spec": template["spec"]}}
