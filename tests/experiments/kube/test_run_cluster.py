@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,3 +96,44 @@ def test_compare_on_kube_runs_both_worlds_and_says_how_far_they_are_apart(lab, t
     again = CliRunner().invoke(app, ["compare", *words.split(), "--on", "kube", "--kubeconfig", str(lab.kubeconfig)])
     assert again.exit_code == 0, again.output
     assert Path("comparison/agreement.csv").read_text().splitlines() == lines
+
+
+def test_a_run_that_is_ended_leaves_nothing_and_what_a_killed_one_left_is_removed_by_the_next(lab, tmp_path):
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,4000,16384,0,\n")
+    head = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,duration_s\n"
+    words = "--nodes nodes.csv --pods pods.csv --protocol clock --policy kubernetes --seeds 1 --on kube --overwrite"
+    options = ["--kubeconfig", str(lab.kubeconfig), "--shared-folder", str(tmp_path / "shared")]
+    command = [sys.executable, "-c", "from foresail.cli.main import main; main()", "compare", *words.split(), *options]
+    # Nobody waits for its end: it is told to go, or killed, as soon as its pod is there.
+    (tmp_path / "pods.csv").write_text(f"{head}job,100,64,0,0,0,3600\n")
+    polite = _ended_by(signal.SIGTERM, command, tmp_path, lab)
+    assert polite.returncode == 130
+    assert "nothing is left of this one on the cluster" in polite.stderr
+    assert _runs(lab) == []
+    assert list((tmp_path / "shared").iterdir()) == []
+    assert _ended_by(signal.SIGKILL, command, tmp_path, lab).returncode == -signal.SIGKILL
+    assert len(_runs(lab)) == len(list((tmp_path / "shared").iterdir())) == 1
+    (tmp_path / "pods.csv").write_text(f"{head}job,100,64,0,0,0,1\n")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert _runs(lab) == []
+    assert list((tmp_path / "shared").iterdir()) == []
+
+
+def _runs(lab: Lab) -> list[str]:
+    with lab.api() as api:
+        names = [one["metadata"]["name"] for one in api.items("/api/v1/namespaces")]
+    return [name for name in names if name.startswith("foresail-run-")]
+
+
+def _ended_by(number: int, command: list[str], folder: Path, lab: Lab) -> subprocess.CompletedProcess[str]:
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        until_s = time.monotonic() + 90
+        with lab.api() as api:
+            while not any(api.items(f"/api/v1/namespaces/{name}/pods") for name in _runs(lab)):
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < until_s
+                time.sleep(0.1)
+        os.kill(process.pid, number)
+        out, error = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(command, process.returncode, out, error)
