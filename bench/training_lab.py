@@ -79,6 +79,8 @@ def figures_of(out: Path) -> dict[str, Any]:
     losses: dict[str, dict[int, float]] = {}
     for planned in plan_on_kube(plan).runs:
         folder = Path("runs") / planned.folder
+        if not (real / folder).is_dir():
+            continue  # it failed, and was told
         happened, expected = read_run(real / folder), read_run(simulated / folder)
         same, compared = same_losses(happened.frame("reports"), losses)
         runs.append(
