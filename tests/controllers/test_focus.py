@@ -127,6 +127,86 @@ def test_a_crowded_node_gives_jobs_to_an_empty_one_but_not_those_that_are_nearly
     assert not {move.pod.uid for move in moves} & {one.pod.uid for one in actions if isinstance(one, Resize)}
 
 
+def test_with_a_margin_a_long_job_that_could_just_wait_does_not():
+    # Done at 100 s at the earliest: the long one at its limit of two of four CPUs, the two others beside it.
+    view = crowd(3, left=lambda at: 190.0 if at == 2 else 100.0)  # 97.5 s for all, of which the long one needs 95
+    patient = {"every_s": 1.0, "dead_band": 0.0, "patience": 100.0}
+    assert resizes(view, margin=0.0, **patient)["job-2"] < 100
+    assert resizes(view, margin=0.04, **patient)["job-2"] > 300
+
+
+def test_a_change_within_the_dead_band_is_not_made():
+    view = crowd(6, 0, left=lambda at: 50.0 * (at + 1))
+    given = resizes(view, dead_band=0.0)
+    nearly = {name: milli * 10 // 9 for name, milli in given.items()}
+    assert resizes(later(view, 0.0, resized=nearly), dead_band=0.0)
+    assert resizes(later(view, 0.0, resized=nearly), dead_band=0.25) == {}
+
+
+def moves_of(view: View, controller: Focus | None = None, **options) -> list[tuple[str, str]]:
+    actions = (controller or Focus(**options)).act(view)
+    return said([action for action in actions if isinstance(action, Move)])
+
+
+def test_nobody_leaves_a_node_on_which_all_have_what_they_can_use():
+    # Two jobs at their limits of two CPUs each, next to an idle node: a move could gain nothing, not even for nothing.
+    assert moves_of(crowd(2, 0, left=lambda at: 500.0), move_cost_s=0.0, least_gain_s=-1000.0) == []
+    assert moves_of(crowd(3, 0, left=lambda at: 500.0), move_cost_s=0.0, least_gain_s=-1000.0)
+
+
+def test_nobody_goes_to_a_node_that_is_done_later():
+    # The short jobs of the first node would gain from the second, whose one long job leaves it half idle; but that is
+    # where the last end is, and a newcomer could make it later.
+    view = crowd(6, 1, left=lambda at: 3000.0 if at == 6 else 100.0)
+    assert moves_of(view, move_cost_s=1.0) == []
+    assert moves_of(crowd(6, 1, left=lambda at: 100.0), move_cost_s=1.0)
+
+
+def test_a_round_of_moves_comes_when_it_is_due_and_a_moved_job_rests():
+    view = crowd(8, 0, left=lambda at: 300.0)
+    controller = Focus(move_cost_s=1.0, moves_a_round=1, move_every_s=20.0, rest_s=60.0)
+    first = moves_of(view, controller)
+    assert len(first) == 1
+    assert moves_of(later(view, 19.0), controller) == []
+    moved = [moves_of(later(view, 20.0 * turn), controller)[0] for turn in (1, 2)]
+    assert len({*first, *moved}) == 3
+    assert moves_of(later(view, 60.0), controller) == first  # it stands where it stood, and has rested
+
+
+def test_no_more_is_moved_than_there_is_room_for_and_than_a_round_has():
+    view = crowd(8, 0, left=lambda at: 300.0, cpu=450)
+    assert len(moves_of(view, move_cost_s=1.0, moves_a_round=3)) == 3
+    view.table.free[1, 0] = 1000  # room for two
+    assert len(moves_of(view, move_cost_s=1.0)) == 2
+    view.table.free[1, 0] = 100
+    assert moves_of(view, move_cost_s=1.0) == []
+    view.table.free[1, 0] = 4000
+    view.table.unschedulable[1] = True
+    assert moves_of(view, move_cost_s=1.0) == []
+
+
+def test_a_move_that_gains_too_little_is_not_made_and_the_last_end_counts():
+    view = crowd(6, 0, left=lambda at: 100.0)
+    assert moves_of(view, move_cost_s=1.0, least_gain_s=1e6) == []
+    # All ends fall by the same with and without the weight; with it a move is worth so much more.
+    gains = []
+    for weight in (0.0, 10.0):
+        controller = Focus(move_cost_s=1.0, makespan_weight=weight, moves_a_round=1)
+        controller.act(view)
+        gains.append(controller.considered()[0].gain)
+    assert gains[1] - gains[0] == pytest.approx(10 * (150.0 - 125.0))  # 600 CPU-seconds on four CPUs, or 500
+
+
+def test_the_longer_a_move_takes_the_less_it_gains():
+    view = crowd(6, 0, left=lambda at: 100.0)
+    gains = []
+    for cost_s in (0.0, 10.0):
+        controller = Focus(move_cost_s=cost_s, moves_a_round=1)
+        controller.act(view)
+        gains.append(controller.considered()[0].gain)
+    assert gains[0] - gains[1] == pytest.approx(10.0)
+
+
 def test_under_light_load_nobody_is_touched():
     assert Focus().act(crowd(2, 2, 1, left=lambda at: 100.0 + at)) == []
 
