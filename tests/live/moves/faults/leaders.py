@@ -161,7 +161,7 @@ async def storm(lab: Lab, nursery: Nursery, seed: int) -> Figures:
         await on.trains(work)
         weather.over = False
         on.send(work, on.elsewhere(work))
-        await on.until(lambda: len(on.kubelets.history.of(work.job)) > 1, "a successor", 180.0)
+        await on.until(lambda: len(on.kubelets.history.of(work.job)) > 1, "a successor")
         weather.over = True
         await mover.proxy.delivered()
         await on.end(moved=work)

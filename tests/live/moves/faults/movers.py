@@ -17,8 +17,9 @@ from typing import Any
 from tests.live.faults.proxy import NO_FAULT, Proxy, Script
 from tests.live.faults.replicas import kubeconfig
 
-LEASE = {"lease_s": 6, "renew_s": 5.0, "retry_s": 0.5}
-TIMEOUT_S = 3.0
+LEASE = {"lease_s": 10, "renew_s": 8.0, "retry_s": 1.0}
+"""Short, and long enough for a machine on which much else goes on."""
+TIMEOUT_S = 6.0
 """What a process under test waits for an answer."""
 LOOK_S = 0.3
 _MAIN = Path(__file__).with_name("mover_main.py")

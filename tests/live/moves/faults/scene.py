@@ -47,10 +47,10 @@ _NAMESPACES = "/api/v1/namespaces"
 _POLL_S = 0.05
 _BEATS_EVERY_S = 20.0
 MOVES = {
-    "checkpoint_s": 60.0,
-    "budget_s": 60.0,
-    "successor_s": 60.0,
-    "resume_s": 120.0,
+    "checkpoint_s": 120.0,
+    "budget_s": 120.0,
+    "successor_s": 120.0,
+    "resume_s": 300.0,
     "rest_s": 600.0,
     "look_every_s": LOOK_S,
 }
@@ -184,7 +184,7 @@ class Scene:
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 
-    async def until(self, reached: Callable[[], object], what: str, within_s: float = 120.0) -> None:
+    async def until(self, reached: Callable[[], object], what: str, within_s: float = 300.0) -> None:
         deadline_s = time.monotonic() + within_s
         while not reached():
             if time.monotonic() > deadline_s:
@@ -205,7 +205,7 @@ class Scene:
 
     async def has_observed(self, path: str) -> None:
         """Until the disruption controller has looked at a budget."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not (await self.api.get(path)).get("status", {}).get("observedGeneration"):
                 await asyncio.sleep(_POLL_S)
 
@@ -226,12 +226,12 @@ class Scene:
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
-    async def settled(self, within_s: float = 180.0) -> None:
+    async def settled(self, within_s: float = 300.0) -> None:
         """Until every move is over and every job trains or has finished."""
         jobs = {job for work in self.judge.works for job in work.jobs} - self.gone
         await self.until(lambda: not self.judge.unsettled(jobs), "settled", within_s)
 
-    async def end(self, *, moved: Work | None = None, room: bool = True, within_s: float = 180.0) -> None:
+    async def end(self, *, moved: Work | None = None, room: bool = True, within_s: float = 300.0) -> None:
         """No more faults: within a while all must be as promised. `moved` is where it was sent; with `room`, no node
         has room that nobody can have.
         """
@@ -273,7 +273,7 @@ class Scene:
                 pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
                 await patiently(lambda pod=pod: self.api.post(PODS, pod))
         await self.until(
-            lambda: all(seen.node for seen in self.judge.pods.values() if not seen.ended), "all room can be had", 60.0
+            lambda: all(seen.node for seen in self.judge.pods.values() if not seen.ended), "all room can be had", 300.0
         )
 
     async def _no_job_has_failed(self) -> None:
