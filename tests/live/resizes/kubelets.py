@@ -155,7 +155,7 @@ class KubeletServer(ApiServer):
     def _tell(self, plural: str, kind: str, value: Object) -> Object:
         told = super()._tell(plural, kind, value)
         for follower in self.followers:
-            asyncio.get_running_loop().call_later(0.02, follower.catch_up)
+            asyncio.get_running_loop().call_later(0.2, follower.catch_up)
         if plural == "pods":
             for node in self.nodes:
                 total = self.total(node)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.kube.scripted_server import run_virtual
 from tests.live.resizes.kubelets import KubeletServer, Resizing, resizing
@@ -391,9 +391,68 @@ def test_any_batch_ends_in_what_was_asked_for_or_in_what_was_and_never_over_what
     assert server.peaks["a"] <= max(before, sum(aims.values()))
 
 
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(POD, min_size=2, max_size=5),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 40), st.integers(0, 30)), max_size=6),
+    st.integers(0, 12),
+    st.booleans(),
+)
+def test_whatever_is_asked_anew_and_whoever_is_killed_no_node_is_over_and_every_pod_has_something_it_was_to_have(
+    pods, newer, writes, other_lives_on
+):
+    """`newer` are a pod, an amount and tenths of a second; the first leader is killed after some writes, or goes on
+    for a while beside the second.
+    """
+    server = KubeletServer(a=100 * (sum(has for has, _, _ in pods) + 5))
+    allowed: dict[str, set[int]] = {}
+    for number, (has, aim, fate) in enumerate(pods):
+        server.pod(f"p{number}", f"{100 * has}m", "a")
+        allowed[f"p{number}"] = {100 * has, 100 * aim}
+        if fate in {"never", "later", "silent"}:
+            getattr(server, fate).add(f"p{number}")
+
+    async def ask_anew(one: Resizing) -> None:
+        for number, aim, tenths in newer:
+            await asyncio.sleep(tenths / 10)
+            if number < len(pods):
+                allowed[f"p{number}"].add(100 * aim)
+                one.ask(**{f"p{number}": 100 * aim})
+
+    async def run() -> None:
+        async with resizing(server, within_s=6.0) as first:
+            first.ask(**{f"p{number}": 100 * aim for number, (_, aim, _) in enumerate(pods)})
+            asking = asyncio.create_task(ask_anew(first))
+            reached = asyncio.create_task(server.wrote(writes))
+            await asyncio.wait([reached, asking], return_when=asyncio.FIRST_COMPLETED)
+            reached.cancel()
+            if not other_lives_on:
+                asking.cancel()
+                first.kill()
+            second = Resizing(server, first.api, within_s=6.0)
+            await second.resizes.take_over()
+            await second.done()
+            await asyncio.wait([asking])
+            await first.done()
+            await second.resizes.take_over()
+            await second.done()
+            await asyncio.sleep(2)
+            second.kill()
+
+    run_virtual(run())
+    assert server.over == []
+    assert server.objects["configmaps"] == {}
+    for number, (_, _, fate) in enumerate(pods):
+        assert server.asks(f"p{number}")[0] in allowed[f"p{number}"]
+        if fate != "silent":
+            assert server.has(f"p{number}") == server.asks(f"p{number}")[0]
+
+
 CHANGE = st.tuples(st.integers(1, 50), st.integers(1, 50), st.booleans())
 
 
+@settings(max_examples=500)
+@example([(60, 30, True), (40, 20, True), (10, 35, True), (10, 20, False)], 0)
 @given(st.lists(CHANGE, max_size=7), st.integers(0, 60))
 def test_given_back_is_what_failed_growths_alone_had_needed(changes, free):
     made = tuple(

@@ -132,10 +132,11 @@ class Resizes(Listener):
     def _run(self, node: NodeResizes, kept: KeptBatch | None = None) -> None:
         self._nodes[node.node] = node
         task = self.tasks[node.node] = asyncio.create_task(node.run(kept), name=f"resizes on {node.node}")
-        task.add_done_callback(lambda _: self._ended(node))
+        task.add_done_callback(lambda done: self._ended(node, done))
 
-    def _ended(self, node: NodeResizes) -> None:
-        self.tasks.pop(node.node, None)
+    def _ended(self, node: NodeResizes, task: asyncio.Task[None]) -> None:
+        if self.tasks.get(node.node) is task:  # one that was let go may have a successor
+            del self.tasks[node.node]
         if self._nodes.get(node.node) is node and not node.waiting:
             del self._nodes[node.node]
 
