@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from foresail.kube.api.client import Client, Object
-from foresail.kube.api.errors import ClusterError, Conflict, NotFound
+from foresail.kube.api.errors import ClusterError, Conflict, NotFound, Unreachable
 from foresail.kube.api.kinds import CONFIG_MAP
 from foresail.kube.api.retries import ATTEMPTS, may_pass, pause_s
 from foresail.logs import get_logger
@@ -91,9 +91,11 @@ class Records(Generic[R]):
         async def ask() -> KeptRecord[R]:
             try:
                 return self._kept(await self._api.post(path, body))
-            except Conflict:
+            except Conflict as error:
                 found = await self.find(record)
-                if found is not None and found.record == record:
+                if found is None:
+                    raise _nobodys(error) from error
+                if found.record == record:
                     return found  # an earlier attempt had its effect, only the answer was lost
                 raise
 
@@ -111,6 +113,8 @@ class Records(Generic[R]):
                 return self._kept(await self._api.put(self._path(record), body))
             except (Conflict, NotFound) as error:
                 found = await self.find(record)
+                if found is not None and found.version == kept.version:
+                    raise _nobodys(error) from error
                 if found is not None and (found.record == record or self._is_own(found.record, record)):
                     return found
                 raise self._replaced(record, error) from error
@@ -129,7 +133,9 @@ class Records(Generic[R]):
                 except NotFound:
                     return
                 except Conflict as error:
-                    now = await self.find(kept.record)
+                    before, now = now, await self.find(kept.record)
+                    if now is not None and now.version == before.version:
+                        raise _nobodys(error) from error
                     if now is not None and not self._is_own(now.record, kept.record):
                         raise self._replaced(kept.record, error) from error
                 else:
@@ -183,6 +189,11 @@ class Records(Generic[R]):
         except (msgspec.DecodeError, KeyError, TypeError) as error:
             name = value["metadata"].get("name")
             raise ClusterError(f"ConfigMap {name} is no record of a {self._kind}: {error}") from error
+
+
+def _nobodys(error: ClusterError) -> Unreachable:
+    """A conflict with nobody, as a busy server may tell it: it is asked again."""
+    return Unreachable(f"{error}; nobody has written to it since")
 
 
 def size_bytes(record: msgspec.Struct) -> int:

@@ -352,6 +352,7 @@ POD = st.tuples(
     st.integers(0, 20),
     st.lists(st.sampled_from([0, 0, 0, 409, 429, 503]), max_size=30),
 )
+@example([(1, 2, ""), (2, 1, "")], 0, [409, 0, 0, 0])
 def test_any_batch_ends_in_what_was_asked_for_or_in_what_was_and_never_over_what_the_node_has(pods, spare, refusals):
     left = list(refusals)
     server = KubeletServer(
