@@ -175,7 +175,7 @@ def row(label: str, values: Sequence[float]) -> str:
 
 def page(done: Sequence[Taken], figures: str) -> str:
     machine = f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
-    busy = f"load average {os.getloadavg()[0]:.0f}, of other work for the most part"
+    busy = f"load average {os.getloadavg()[0]:.0f}"
     counted = next(line for line in figures.splitlines() if line.startswith('foresail_resizes_total{outcome="done"}'))
     intro = (
         f"{len(done)} resizes of {2 * PAIRS} pods of the class Guaranteed on one kubelet of the "
