@@ -68,9 +68,11 @@ def test_what_kube_scheduler_has_placed_is_moved_where_that_can_be_done_and_refu
                 assert [stay.node for stay in stays] == ["a", "b", "a"]
                 assert all(one.begun_s >= (before.ended_s or 0.0) for before, one in itertools.pairwise(stays))
                 assert of_job in await _standing(api)
+                # While there is somebody who lets pods end.
+                await api.delete(f"{JOBS}/train", {"propagationPolicy": "Background"})
+                await until(lambda: _standing(api), lambda found: of_job not in found)
                 program.stop()
                 await asyncio.wait_for(task, 60)
-            await api.delete(f"{JOBS}/train", {"propagationPolicy": "Background"})
         refused = [one["detail"] for one in _lines(tmp_path) if one["what"] == "decline"]
         assert [one for one in refused if "made by its Job and placed by default-scheduler" in one], refused
 
