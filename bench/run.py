@@ -217,6 +217,12 @@ def shared_cpu(_scratch: Path) -> Figures:
     return shared_cpu.shared_cpu()
 
 
+def supersteps(_scratch: Path) -> Figures:
+    import supersteps
+
+    return supersteps.supersteps()
+
+
 def start_up(_scratch: Path) -> Figures:
     def best_s(*words: str) -> float:
         return min(run_command(*words) for _ in range(15))
@@ -257,6 +263,7 @@ PARTS: dict[str, Callable[[Path], Figures]] = {
     "decisions": decisions,
     "episode": episode,
     "shared-cpu": shared_cpu,
+    "supersteps": supersteps,
     "expected-runs": expected_runs,
     "million-pods": million_pods,
     "throughput": throughput,

@@ -20,7 +20,7 @@ _FIXED_CAP_MILLI = 8000
 class Exppo:
     """One split for the whole job: steps go to the slowest task at workload 30, to none that has 8000 milli."""
 
-    horizon = 0
+    horizon = 1
     scenarios = 0
 
     def __init__(self, curves: RuntimeCurves, grid: ShareGrid) -> None:

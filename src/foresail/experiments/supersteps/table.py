@@ -21,7 +21,7 @@ def jobs_table(figures: Sequence[Mapping[str, Any]]) -> Table:
     for key in shown:
         table.add_column(key.removesuffix("_s").removesuffix("_milli"), no_wrap=True)
     for name in ("total", "work", "waiting", "changing", "changes"):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", no_wrap=True, min_width=max(6, len(name)))
     for one in figures:
         times = (f"{one[key]:.0f}" for key in ("total_s", "work_s", "waiting_s", "reconfiguration_s"))
         asked = (

@@ -1,0 +1,127 @@
+"""Planning over scenarios: splits that no exchange makes better, changes only where they pay."""
+
+import itertools
+
+import numpy as np
+import pytest
+from tests.plain_supersteps import made_up
+
+from foresail.controllers.supersteps.exchange import exchange
+from foresail.controllers.supersteps.planner import ShareGrid, SplitOutlook
+from foresail.controllers.supersteps.scenario import Scenario
+from foresail.controllers.supersteps.splitting import cost_of, greedy
+from foresail.forecast.runtime.monotone import MonotoneRuntime
+from foresail.forecast.runtime.profile import RuntimeProfile
+
+
+def job(tasks, seed=1, **options):
+    workloads, shares, seconds = made_up(tasks, seed)
+    grid = ShareGrid(tasks, total_milli=3000 * tasks, **options)
+    profile = RuntimeProfile(tuple(f"t{at}" for at in range(tasks)), workloads, shares, seconds)
+    return MonotoneRuntime(profile).curves(grid.shares_milli), grid
+
+
+def every_split(tasks, units):
+    for cuts in itertools.combinations(range(units + tasks - 1), tasks - 1):
+        yield np.diff([-1, *cuts, units + tasks - 1]) - 1
+
+
+def plain_cost(seconds, split):
+    return sum(max(row[task][units] for task, units in enumerate(split)) for row in seconds)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_exchange_of_a_pair_is_left_that_helps(seed):
+    tasks = 2 + seed
+    curves, grid = job(tasks, seed)
+    seconds = curves.seconds(np.random.default_rng(seed).uniform(8, 52, (12, tasks)))
+    split = greedy(seconds, np.ones(12), grid.units)
+    before = split.copy()
+    exchange(seconds, split, 10_000)
+    assert split.sum() == grid.units
+    assert split.min() >= 0
+    cost = plain_cost(seconds, split)
+    assert cost == pytest.approx(cost_of(seconds, split), rel=1e-12)
+    assert cost <= plain_cost(seconds, before) + 1e-9
+    for source, target, step in itertools.product(range(tasks), range(tasks), (1, 2, 4, 8, 16)):
+        if source != target and split[source] >= step and split[target] + step <= grid.most:
+            other = split.copy()
+            other[source] -= step
+            other[target] += step
+            assert plain_cost(seconds, other) >= cost - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_for_one_superstep_the_split_is_the_best_there_is(seed):
+    curves, grid = job(3, seed, step_milli=400)
+    workloads = np.random.default_rng(seed).uniform(10, 50, (3, 1))
+    split = Scenario(curves, grid, window=1).plan(SplitOutlook(0, 1, None, workloads))
+    seconds = curves.seconds(workloads.T)
+    best = min(plain_cost(seconds, other) for other in every_split(3, grid.units))
+    assert plain_cost(seconds, split) == pytest.approx(best, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_known_supersteps_are_split_as_every_way_through_them_says(seed):
+    """All ways to cut three supersteps into spans, all splits for each: the planner's first answer costs no more."""
+    curves, grid = job(2, seed, step_milli=200)
+    workloads = np.random.default_rng(seed).uniform(10, 50, (2, 3))
+    seconds, penalty_s = curves.seconds(workloads.T), 4.0
+    best = {
+        (start, end): min(plain_cost(seconds[start:end], other) for other in every_split(2, grid.units))
+        for start, end in itertools.combinations(range(4), 2)
+    }
+    after = {3: 0.0}
+    for start in (2, 1, 0):
+        after[start] = min(
+            best[start, end] + after[end] + (penalty_s if end < 3 else 0.0) for end in range(start + 1, 4)
+        )
+    for current in every_split(2, grid.units):
+        answer = Scenario(curves, grid, window=3, penalty_s=penalty_s).plan(SplitOutlook(4, 3, current, workloads))
+        keeping = min(
+            plain_cost(seconds[:end], current) + after[end] + (penalty_s if end < 3 else 0.0) for end in (1, 2, 3)
+        )
+        changing = after[0] + penalty_s
+        if abs(keeping - changing) > 1e-6:
+            assert (answer is None) == (keeping < changing)
+
+
+def test_what_would_cost_more_than_it_gains_is_kept():
+    curves, grid = job(4)
+    workloads = np.random.default_rng(1).uniform(10, 50, (4, 6))
+    outlook = SplitOutlook(3, 50, grid.even(), workloads)
+    assert Scenario(curves, grid, penalty_s=0.0).plan(outlook) is not None
+    assert Scenario(curves, grid, penalty_s=1e6).plan(outlook) is None
+
+
+def test_scenarios_are_weighed_with_their_mirror_images():
+    curves, grid = job(4)
+    rng = np.random.default_rng(2)
+    workloads = rng.uniform(20, 40, (4, 6))
+    planner = Scenario(curves, grid, scenarios=16)
+    assert planner.scenarios == 8
+    drawn = workloads + rng.normal(0, 6, (8, 4, 6))
+    mirrored = 2 * workloads - drawn
+    split = planner.plan(SplitOutlook(0, 9, None, workloads, drawn))
+    np.testing.assert_array_equal(split, planner.plan(SplitOutlook(0, 9, None, workloads, mirrored)))
+    sure = planner.plan(SplitOutlook(0, 9, None, workloads))
+    rows = curves.seconds(np.concatenate([drawn, mirrored]).transpose(2, 0, 1).reshape(-1, 4))
+    assert cost_of(rows, split) <= cost_of(rows, sure)
+
+
+def test_a_cap_is_kept_and_the_end_of_a_job_is_not_looked_beyond():
+    curves, grid = job(3, cap_milli=3600)
+    workloads = np.array([[50.0] * 6, [10.0] * 6, [12.0] * 6])
+    split = grid.milli(Scenario(curves, grid).plan(SplitOutlook(0, 2, None, workloads)))
+    assert max(split) <= 3600
+    assert sum(split) == 9000
+    last = workloads.copy()
+    last[:, 2:] = 30.0  # after the job
+    assert grid.milli(Scenario(curves, grid).plan(SplitOutlook(0, 2, None, last))) == split
+
+
+@pytest.mark.parametrize(("options", "message"), [({"window": 0}, "window is 0"), ({"scenarios": 3}, "scenarios is 3")])
+def test_what_cannot_be_is_refused(options, message):
+    curves, grid = job(2)
+    with pytest.raises(ValueError, match=message):
+        Scenario(curves, grid, **options)
