@@ -130,9 +130,11 @@ def main() -> None:
         for at, (name, changes) in enumerate(pool.map(measured, tasks), start=1):
             figures[name] = changes
             print(f"{at}/{len(tasks)} {name}", file=sys.stderr)
-    RESULTS.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    from training_page import write_page
+    from training_page import EARLIER, write_page
 
+    anew = {part for name, *_ in tasks for part in (name, name.split("/")[0])}
+    figures[EARLIER] = sorted({*figures.get(EARLIER, [])} - anew)
+    RESULTS.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     write_page(figures, WORLDS, SWEEPS, SWEPT_STARTS, ROOT / "docs")
 
 

@@ -14,6 +14,8 @@ FIGURES = {
     "slower_pct": "slower jobs",
     "target_pct": "time to 90 % of the loss drop",
 }
+EARLIER = "measured with an earlier version"
+"""Key of the figures: parts that were not measured anew when a controller changed. The page says so."""
 PANELS = ("mean_pct", "makespan_pct")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666")
 WIDTH, HEIGHT, MARGIN = 340, 230, 48
@@ -33,7 +35,13 @@ def write_page(
     ]
     for world in worlds:
         if f"tables/{world}" in figures:
-            lines += ["", f"## {world}", "", *_table(figures[f"tables/{world}"])]
+            lines += [
+                "",
+                f"## {world}",
+                "",
+                *_table(figures[f"tables/{world}"]),
+                *_age(figures, f"tables/{world}", "tables"),
+            ]
     drawn = [sweep for sweep in sweeps if f"{sweep.name}/{starts[0]}/{sweep.values[0]:g}" in figures]
     if drawn:
         lines += ["", "## What it depends on", "", "50 jobs; bands are 95 % intervals, the dashed line is no change."]
@@ -41,7 +49,17 @@ def write_page(
         file = f"training-{sweep.name}.svg"
         (docs / "images" / file).write_text(_plot(figures, sweep, starts), encoding="utf-8")
         lines += ["", f"![{sweep.label}](images/{file})"]
+        lines += _age(figures, sweep.name, sweep.name)
     (docs / "training-results.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _age(figures: Mapping[str, Any], measured: str, part: str) -> list[str]:
+    if measured not in figures.get(EARLIER, []):
+        return []
+    return [
+        "",
+        f"`gain` and `focus` measured with an earlier version; `python bench/training.py {part}` measures anew.",
+    ]
 
 
 def _table(changes: Sequence[Mapping[str, Any]]) -> list[str]:
