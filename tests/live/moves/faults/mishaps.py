@@ -94,7 +94,8 @@ async def ignores_sigterm(lab: Lab, nursery: Nursery, seed: int) -> Figures:
         on.figures["what"] = kind
         await on.make_nodes(4)
         await started(on)
-        habits = Habits(heeds_sigterm=False, checkpoint_every=10_000 if seed % 2 else 3)
+        # It takes its time to answer, too: nobody may make it go before it has.
+        habits = Habits(heeds_sigterm=False, answers_after=15, checkpoint_every=10_000 if seed % 2 else 3)
         work = await on.submit(Work(kind, f"{on.name}-t", grace_s=3), habits)
         await on.trains(work)
         on.send(work, on.elsewhere(work))
