@@ -103,7 +103,9 @@ def test_a_run_that_is_ended_leaves_nothing_and_what_a_killed_one_left_is_remove
     head = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,duration_s\n"
     words = "--nodes nodes.csv --pods pods.csv --protocol clock --policy kubernetes --seeds 1 --on kube --overwrite"
     options = ["--kubeconfig", str(lab.kubeconfig), "--shared-folder", str(tmp_path / "shared")]
-    command = [sys.executable, "-c", "from foresail.cli.main import main; main()", "compare", *words.split(), *options]
+    program = [sys.executable, "-c", "from foresail.cli.main import main; main()", "compare", *words.split(), *options]
+    # As a shell starts what runs in the background: deaf to Ctrl-C.
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *program]
     # Nobody waits for its end: it is told to go, or killed, as soon as its pod is there.
     (tmp_path / "pods.csv").write_text(f"{head}job,100,64,0,0,0,3600\n")
     polite = _ended_by(signal.SIGTERM, command, tmp_path, lab)

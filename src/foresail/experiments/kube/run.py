@@ -7,9 +7,10 @@ import contextlib
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from foresail.controllers import load_controllers
 from foresail.core.clock import WallClock
@@ -331,10 +332,29 @@ def run_on_kube(
     """One run, for callers that wait."""
     _check(trace.workload)
     with asyncio.Runner() as runner:
-        with contextlib.suppress(ValueError, RuntimeError):  # only the main thread hears signals
-            # A polite end cleans up like an interrupt does.
-            runner.get_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
-        return runner.run(KubeRun(request, trace, settings).go(on_progress))
+        result = runner.run(_unless_told_to_end(KubeRun(request, trace, settings).go(on_progress)))
+    if result is None:
+        raise KeyboardInterrupt
+    return result
+
+
+async def _unless_told_to_end(run: Coroutine[Any, Any, RunResult]) -> RunResult | None:
+    """What the run gives; None if a polite end (SIGTERM) came first, for which it cleans up as for an interrupt."""
+    going = asyncio.ensure_future(run)
+    told = asyncio.Event()
+
+    def end_it() -> None:
+        told.set()
+        going.cancel()
+
+    with contextlib.suppress(ValueError, RuntimeError):  # only the main thread hears signals
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end_it)
+    try:
+        return await going
+    except asyncio.CancelledError:
+        if told.is_set():
+            return None
+        raise
 
 
 async def remove_left(connection: Connection, experiment: str) -> int:
