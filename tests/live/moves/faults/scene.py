@@ -51,7 +51,7 @@ MOVES = {
     "budget_s": 120.0,
     "successor_s": 120.0,
     "resume_s": 300.0,
-    "rest_s": 600.0,
+    "rest_s": 2.0,
     "look_every_s": LOOK_S,
 }
 """How long each part of a move may take here: long enough for a busy machine."""
