@@ -236,3 +236,9 @@ def test_further_columns_are_kept_behind_the_documented_ones(tmp_path, make_open
     assert stored.nodes.columns[-1] == "zone"
     assert stored.nodes["zone"].to_list() == ["a", "b", "c"]
     assert stored.nodes.schema["gpu_free_milli"] == pl.Int64
+
+
+def test_a_table_says_which_columns_it_has(tmp_path, make_openb):
+    nodes = read_run(write(tmp_path / "run", make_openb())).columns("nodes")
+    assert "node" in nodes
+    assert "target_s" not in nodes

@@ -203,6 +203,8 @@ class _FrameColumns(Mapping[str, Column]):
         self._frame = frame
 
     def __getitem__(self, name: str) -> Column:
+        if name not in self._frame.columns:
+            raise KeyError(name)
         values = self._frame[name]
         return values.to_list() if values.dtype == pl.String else values.to_numpy()
 
