@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from foresail.traces.openb.get import OPENB_NODES, openb_folder
 
@@ -14,6 +15,11 @@ pytest_plugins = [
     "tests.plugins.packages",
     "tests.results.made_up_runs",
 ]
+# Properties are tried with the same examples every time, so that two runs of one tree say the same. New examples are
+# looked for with `pytest --hypothesis-profile explore`.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("explore", derandomize=False)
+settings.load_profile("repeatable")
 BESIDE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

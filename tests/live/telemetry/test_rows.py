@@ -7,7 +7,7 @@ import math
 from decimal import Decimal, InvalidOperation
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foresail.live.telemetry.rows import BadRow, ReportedRow, read_row, shown
@@ -81,6 +81,9 @@ def test_whatever_is_written_there_is_a_row_of_sound_values_or_told(values):
 
 @settings(deadline=None)
 @given(st.text(alphabet="+-.0123456789eE_naif ", max_size=12))
+@example("0E00000")
+@example("1e00001")
+@example("1e9999999999")
 def test_a_number_is_what_decimal_says_it_is(text):
     """An oracle of another make: Decimal knows more spellings, so those are taken out first."""
     try:

@@ -17,7 +17,7 @@ _MOST_STEPS = 2**53
 """Up to here whole numbers are exact in every language that writes them."""
 _LONGEST_NUMBER = 64
 _LONGEST_NOTE = 256
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 class BadRow(ValueError):  # noqa: N818 - a row is bad; the error is whoever's wrote it
