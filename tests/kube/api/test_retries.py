@@ -82,7 +82,7 @@ def test_whose_fault_a_failure_is_and_how_long_a_whole_list_waits_after_it(failu
     assert (is_nobodys_fault(failure), list_pause_s(failure)) == (is_nobodys, longest_s)
 
 
-def sent(*answers):
+def sent(*answers, **options):
     """How often a write was sent, the pauses between, and what came of it."""
     left, pauses, times = list(answers), [], 0
 
@@ -98,7 +98,7 @@ def sent(*answers):
         pauses.append(pause_s)
 
     try:
-        done = asyncio.run(until_done(send, sleep=sleep))
+        done = asyncio.run(until_done(send, sleep=sleep, **options))
     except ClusterError as failed:
         done = failed
     return times, len(pauses), done
@@ -110,3 +110,10 @@ def test_a_write_is_sent_again_as_long_as_it_may_pass_and_no_longer():
     assert sent(lost, error(409), "done") == (3, 2, "done")
     assert sent(lost, refused, "done") == (2, 1, refused)
     assert sent(lost) == (ATTEMPTS, ATTEMPTS - 1, lost)
+
+
+def test_without_a_number_of_attempts_a_request_is_sent_until_there_is_an_answer():
+    lost, many = Unreachable("no answer"), ATTEMPTS * 3
+    assert sent(*[lost] * many, "done", attempts=None) == (many + 1, many, "done")
+    refused = error(403)
+    assert sent(lost, refused, "done", attempts=None) == (2, 1, refused)

@@ -52,13 +52,18 @@ def is_nobodys_fault(error: ClusterError) -> bool:
     return not isinstance(error, ApiError) or error.status in _NOBODYS_FAULT
 
 
-async def until_done(send: Callable[[], Awaitable[T]], *, sleep: Sleep = asyncio.sleep) -> T:
-    """What a write answers, sent again as long as it may pass; raises what does not, and the last failure."""
+async def until_done(
+    send: Callable[[], Awaitable[T]], *, attempts: int | None = ATTEMPTS, sleep: Sleep = asyncio.sleep
+) -> T:
+    """What a request answers, sent again as long as it may pass; raises what does not, and the last failure.
+
+    Without a number of attempts it is sent until there is an answer.
+    """
     for failures in itertools.count():
         try:
             return await send()
         except ClusterError as error:
-            if failures + 1 == ATTEMPTS or not may_pass(error):
+            if failures + 1 == attempts or not may_pass(error):
                 raise
             await sleep(pause_s(failures, error))
     raise AssertionError  # counting never ends

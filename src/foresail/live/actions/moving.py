@@ -11,7 +11,7 @@ from enum import Enum
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.errors import ApiError, ClusterError, Conflict, NotFound
 from foresail.kube.api.kinds import POD
-from foresail.kube.api.retries import ATTEMPTS, may_arrive, may_pass, pause_s
+from foresail.kube.api.retries import ATTEMPTS, may_arrive, may_pass, pause_s, until_done
 from foresail.live.actions.binding import PodName
 from foresail.logs import get_logger
 
@@ -135,17 +135,10 @@ class PodMover:
 
     async def _look(self, path: str) -> Object | None:
         """The pod; None if there is none. Asks until there is an answer."""
-        attempt = 0
-        while True:
-            try:
-                return await self._api.get(path)
-            except NotFound:
-                return None
-            except ClusterError as error:
-                if not may_pass(error):
-                    raise
-                await self._sleep(pause_s(attempt, error))
-                attempt += 1
+        try:
+            return await until_done(lambda: self._api.get(path), attempts=None, sleep=self._sleep)
+        except NotFound:
+            return None
 
 
 def _as_found(found: Object | None, pod: PodName) -> LeaveResult | None:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from foresail.kube.api.client import Client, Object
-from foresail.kube.api.errors import ClusterError, Conflict, NotFound
+from foresail.kube.api.errors import Conflict, NotFound
 from foresail.kube.api.kinds import DEPLOYMENT, POD
-from foresail.kube.api.retries import may_pass, pause_s
+from foresail.kube.api.retries import until_done
 from foresail.live.actions.binding import PodName
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -29,19 +29,12 @@ class Scaler:
 
     async def read(self, namespace: str, name: str, uid: str) -> Object | None:
         """The Deployment; None if it is gone."""
-        attempt = 0
-        while True:
-            try:
-                found = await self._api.get(DEPLOYMENT.named(name, namespace))
-            except NotFound:
-                return None
-            except ClusterError as error:
-                if not may_pass(error):
-                    raise
-                await self._sleep(pause_s(attempt, error))
-                attempt += 1
-            else:
-                return found if found["metadata"]["uid"] == uid else None
+        path = DEPLOYMENT.named(name, namespace)
+        try:
+            found = await until_done(lambda: self._api.get(path), attempts=None, sleep=self._sleep)
+        except NotFound:
+            return None
+        return found if found["metadata"]["uid"] == uid else None
 
     async def scale(self, deployment: Object, replicas: int, manager: str) -> bool:
         """Set the replicas of a Deployment as it was read; False if it has changed since.
@@ -63,21 +56,16 @@ class Scaler:
         metadata = deployment["metadata"]
         about = {name: metadata[name] for name in ("uid", "resourceVersion")}
         body = {**patch, "metadata": {**about, **patch.get("metadata", {})}}
-        attempt = 0
-        while True:
+        path = DEPLOYMENT.named(metadata["name"], metadata["namespace"])
+
+        async def patched() -> bool:
             try:
-                await self._api.patch(
-                    DEPLOYMENT.named(metadata["name"], metadata["namespace"]), body, fieldManager=manager
-                )
+                await self._api.patch(path, body, fieldManager=manager)
             except (Conflict, NotFound):
                 return False
-            except ClusterError as error:
-                if not may_pass(error):
-                    raise
-                await self._sleep(pause_s(attempt, error))
-                attempt += 1
-            else:
-                return True
+            return True
+
+        return await until_done(patched, attempts=None, sleep=self._sleep)
 
     async def say_who_goes(self, pod: PodName, *, goes: bool = True) -> None:
         """Let a ReplicaSet that has a pod too many take this one, of those that are ready; or any again."""
