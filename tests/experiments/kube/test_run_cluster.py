@@ -37,6 +37,9 @@ def lab() -> Iterator[Lab]:
         with lab.api() as api:
             for at in range(3):
                 api.create("/api/v1/nodes", node(f"n{at}", cpu="4"))
+            for at in range(3):
+                # A new node is tainted until the controller manager has seen that it is ready.
+                api.wait(f"/api/v1/nodes/n{at}", lambda found: not found["spec"].get("taints"))
         yield lab
 
 

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
 from typing import Any, Self, TypeVar
 
 from foresail.kube.api.client import STRATEGIC_MERGE, Body, Client, Object, Objects
@@ -88,7 +89,11 @@ class BlockingClient:
 
     def _wait_for(self, request: Coroutine[Any, Any, T]) -> T:
         answer = asyncio.run_coroutine_threadsafe(request, self._loop)
+        done: SimpleQueue[object] = SimpleQueue()
+        answer.add_done_callback(done.put)
         try:
+            # A future's own waiting loses hold of its lock when Ctrl-C meets it half-way, and raises something else.
+            done.get()
             return answer.result()
         except BaseException:
             # Ctrl-C comes to the caller alone; the request must not go on without it.
