@@ -223,6 +223,12 @@ def supersteps(_scratch: Path) -> Figures:
     return supersteps.supersteps()
 
 
+def superstep_environment(_scratch: Path) -> Figures:
+    import superstep_environment
+
+    return superstep_environment.superstep_environment()
+
+
 def start_up(_scratch: Path) -> Figures:
     def best_s(*words: str) -> float:
         return min(run_command(*words) for _ in range(15))
@@ -264,6 +270,7 @@ PARTS: dict[str, Callable[[Path], Figures]] = {
     "episode": episode,
     "shared-cpu": shared_cpu,
     "supersteps": supersteps,
+    "superstep-environment": superstep_environment,
     "expected-runs": expected_runs,
     "million-pods": million_pods,
     "throughput": throughput,

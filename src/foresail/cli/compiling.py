@@ -32,7 +32,7 @@ def kernel_sources() -> list[Path]:
     """The files that may hold kernels, wherever they lie in their rooms."""
     return sorted(
         path
-        for room in ("controllers", "forecast", "policies", "sim", "traces")
+        for room in ("controllers", "forecast", "policies", "sim", "traces", "train")
         for path in (PACKAGE / room).rglob("*.py")
     )
 

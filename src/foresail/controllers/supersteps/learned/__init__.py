@@ -1,0 +1,1 @@
+"""Planners whose choices are trained networks'. Knows the other planners and numpy, nothing of how training goes."""
