@@ -86,6 +86,13 @@ def simulate(
     runtime: Annotated[
         str, typer.Option(help="How seconds are told between measured points: spline or monotone.")
     ] = _DEFAULT.runtime,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write jobs.csv, supersteps.csv and report.html; jobs that are finished there are not run again.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print figures as JSON; a list if there are several.")
     ] = False,
@@ -94,10 +101,6 @@ def simulate(
 
     Options that are written as lists in the help may be repeated: every combination is run.
     """
-    from foresail.cli.progress import progress_bar
-    from foresail.experiments.supersteps.run import simulate_job
-    from foresail.experiments.supersteps.source import find_source
-
     windows: list[int | None] = list(window) if window else [None]
     counts: list[int | None] = list(tasks) if tasks else [None]
     requests = [
@@ -128,25 +131,50 @@ def simulate(
             seed or [_DEFAULT.seed],
         )
     ]
+    _show(_simulate(requests, data, out), out, as_json=as_json)
+
+
+def _simulate(requests: list[JobRequest], data: Path | None, out: Path | None) -> list[JobResult]:
+    from foresail.cli.progress import progress_bar
+    from foresail.experiments.supersteps.folder import JobFolder
+    from foresail.experiments.supersteps.run import simulate_job
+    from foresail.experiments.supersteps.source import find_source
+
     source = find_source(data)
+    folder = None if out is None else JobFolder(out, source)
     results = []
-    with compiling_is_announced(), progress_bar(f"{len(requests)} jobs on {source.name}") as shown:
-        for at, request in enumerate(requests):
-            results.append(simulate_job(source, request))
-            if shown is not None:
-                shown(at + 1, len(requests))
-    _show(results, as_json=as_json)
+    try:
+        with compiling_is_announced(), progress_bar(f"{len(requests)} jobs on {source.name}") as shown:
+            for at, request in enumerate(requests):
+                result = None if folder is None else folder.find(request)
+                if result is None:
+                    result = simulate_job(source, request)
+                    if folder is not None:
+                        folder.keep(result)
+                results.append(result)
+                if shown is not None:
+                    shown(at + 1, len(requests))
+    except KeyboardInterrupt:
+        kept = f"finished jobs are in {out}" if out else "with --out finished jobs are kept"
+        raise KeyboardInterrupt(f"interrupted; {kept}, and the same command goes on from there") from None
+    if folder is not None:
+        folder.write_tables(results)
+    return results
 
 
-def _show(results: list[JobResult], *, as_json: bool) -> None:
+def _show(results: list[JobResult], out: Path | None, *, as_json: bool) -> None:
     import json
 
+    from foresail.experiments.supersteps.table import jobs_table, write_jobs_page
+
+    if out is not None:
+        write_jobs_page(out / "report.html", results)
     figures = [result.figures for result in results]
     if as_json:
         typer.echo(json.dumps(figures[0] if len(figures) == 1 else figures, indent=2))
         return
     from rich.console import Console
 
-    from foresail.experiments.supersteps.table import jobs_table
-
     Console().print(jobs_table(figures))
+    if out is not None:
+        typer.echo(f"wrote jobs.csv, supersteps.csv and report.html to {out}")

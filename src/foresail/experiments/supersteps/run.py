@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from foresail.controllers.supersteps.planner import ShareGrid, SplitPlanner
 from foresail.controllers.supersteps.published import DynamicMpc, DynamicWindow, Exppo, Static
@@ -20,7 +21,9 @@ from foresail.forecast.runtime.monotone import MonotoneRuntime
 from foresail.forecast.runtime.profile import RuntimeProfile
 from foresail.forecast.runtime.spline import SplineRuntime
 from foresail.sim.supersteps.job import JobRun, run_job
-from foresail.traces.supersteps.matrices import scaled
+from foresail.traces.supersteps.matrices import JobData, scaled
+
+Floats = npt.NDArray[np.float64]
 
 LEAST_MILLI = 1000
 """What every task has."""
@@ -40,6 +43,24 @@ class JobResult:
     source: JobSource
     grid: ShareGrid
     run: JobRun
+    workloads: Floats
+    """Supersteps × tasks: how much each task had to do."""
+
+    @classmethod
+    def of(cls, request: JobRequest, source: JobSource, run: JobRun, workloads: Floats) -> JobResult:
+        """The result of a run that may be of an earlier day."""
+        if run.splits.shape != run.seconds.shape or workloads.shape != run.seconds.shape:
+            raise ValueError("splits, seconds and workloads are of different sizes")
+        return cls(request, source, _grid(request, run.seconds.shape[1]), run, workloads)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks by name, each once: a second one of a kind has a number."""
+        names, seen = [], dict[str, int]()
+        for task in _data(self.source, self.request).tasks:
+            seen[task] = seen.get(task, 0) + 1
+            names.append(task if seen[task] == 1 else f"{task}-{seen[task]}")
+        return tuple(names)
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -61,7 +82,7 @@ def simulate_job(
     source: JobSource, request: JobRequest, *, on_fitting: Callable[[int, int], None] | None = None
 ) -> JobResult:
     """Run one job; `on_fitting` is told how far a forecaster is that has to be fitted first."""
-    data = source.data if request.tasks is None else source.data.of(request.tasks)
+    data = _data(source, request)
     profile = source.profile.of(data.tasks)
     last = request.start + request.length
     if last > data.rows:
@@ -78,7 +99,7 @@ def simulate_job(
         *(planner, make_feed(request, source, data, on_fitting), curves, grid, workloads),
         penalty_s=request.penalty_s,
     )
-    return JobResult(request, source, grid, run)
+    return JobResult(request, source, grid, run, workloads)
 
 
 def make_planner(request: JobRequest, curves: RuntimeCurves, grid: ShareGrid) -> SplitPlanner:
@@ -92,6 +113,10 @@ def make_planner(request: JobRequest, curves: RuntimeCurves, grid: ShareGrid) ->
         return Scenario(curves, grid, window=window, penalty_s=request.penalty_s, scenarios=request.scenarios)
     kind = DynamicMpc if request.strategy == "dynamic-mpc" else DynamicWindow
     return kind(curves, grid, window=window, penalty_s=request.penalty_s, punishment=request.punishment)
+
+
+def _data(source: JobSource, request: JobRequest) -> JobData:
+    return source.data if request.tasks is None else source.data.of(request.tasks)
 
 
 def _grid(request: JobRequest, tasks: int) -> ShareGrid:

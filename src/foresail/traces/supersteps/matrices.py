@@ -6,6 +6,7 @@ where there are any, `forecasts/NAME_forecasts.csv`; the first line names the co
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,8 @@ TASKS = {
 LEAST_WORKLOAD, MOST_WORKLOAD = 10.0, 50.0
 """What values are scaled to."""
 PROFILE = "workload_profiling.csv"
+TASK_LIST = "tasks.csv"
+"""Names the tasks of a job that is not the published one, each with its series."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -84,22 +87,47 @@ def scaled(matrices: Floats) -> Floats:
 
 
 def read_job(folder: Path) -> JobData:
-    """Read the published job from a folder."""
-    actual = [_read_matrix(folder / "actual" / f"{name}_actual.csv") for name in TASKS.values()]
+    """Read a job from a folder: the tasks of its tasks.csv, or the published ones where there is none."""
+    tasks = _read_tasks(folder / TASK_LIST) if (folder / TASK_LIST).exists() else list(TASKS.items())
+    names = [name for _, name in tasks]
+    actual = [_read_matrix(folder / "actual" / f"{name}_actual.csv") for name in names]
     forecasts = None
     if (folder / "forecasts").is_dir():
-        forecasts = [_read_matrix(folder / "forecasts" / f"{name}_forecasts.csv") for name in TASKS.values()]
+        forecasts = [_read_matrix(folder / "forecasts" / f"{name}_forecasts.csv") for name in names]
     shape = actual[0].shape
     for kind, matrices in (("actual", actual), ("forecasts", forecasts or [])):
-        for name, matrix in zip(TASKS.values(), matrices, strict=False):
+        for name, matrix in zip(names, matrices, strict=False):
             if matrix.shape != shape:
                 said = (
                     f"has {matrix.shape[0]} rows and {matrix.shape[1]} columns, the first one {shape[0]} and {shape[1]}"
                 )
                 raise InputError(f"{said}; all are of one size", path=folder / kind / f"{name}_{kind}.csv")
     return JobData(
-        tuple(TASKS), tuple(TASKS.values()), np.stack(actual), None if forecasts is None else np.stack(forecasts)
+        tuple(task for task, _ in tasks),
+        tuple(names),
+        np.stack(actual),
+        None if forecasts is None else np.stack(forecasts),
     )
+
+
+def _read_tasks(path: Path) -> list[tuple[str, str]]:
+    """Each task with the name of its series; one profile may serve several tasks, one series too."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read as CSV: {error}", path=path) from None
+    tasks = []
+    for line, row in enumerate(rows, 2):
+        task, series = (str(row.get(column) or "").strip() for column in ("task", "series"))
+        if not task or not series:
+            raise InputError("a row names a task and its series, in the columns task and series", path=path, line=line)
+        if "/" in series:
+            raise InputError(f'"{series}" is no name of a series; it has no folder in it', path=path, line=line)
+        tasks.append((task, series))
+    if not tasks:
+        raise InputError("has no rows; there is a row a task, with the columns task and series", path=path)
+    return tasks
 
 
 def _read_matrix(path: Path) -> Floats:
