@@ -46,6 +46,19 @@ def test_a_pod_lies_below_its_quality_of_service(qos, path):
     assert cgroups.pod_path("/foresail-1/0", make_pod(qos)) == path
 
 
+def test_processes_go_below_a_v2_group_that_passes_its_controllers_on(tmp_path):
+    (tmp_path / "one/a").mkdir(parents=True)
+    (tmp_path / "two/a").mkdir(parents=True)
+    trees = [
+        Hierarchy(tmp_path / "one", frozenset({"cpu"}), v2=False),
+        Hierarchy(tmp_path / "two", frozenset(), v2=True),
+    ]
+    assert cgroups.process_files("/a", trees) == [
+        *(tmp_path / "one/a/cgroup.procs", tmp_path / "two/a/processes/cgroup.procs")
+    ]
+    assert (tmp_path / "two/a/processes").is_dir()
+
+
 def test_a_v2_group_gets_its_controllers_and_its_limit(tmp_path):
     for folder in (tmp_path, tmp_path / "a", tmp_path / "a" / "0"):
         folder.mkdir(exist_ok=True)

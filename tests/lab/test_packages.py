@@ -18,6 +18,7 @@ def test_each_missing_package_is_named_once(bare):
     assert packages.missing(kubelets=True) == [
         *("etcd-server", "openssl", "containerd", "runc", "iproute2", "busybox-static", "containernetworking-plugins")
     ]
+    assert packages.missing(kubelets=False, measuring=True) == ["etcd-server", "openssl", "stress-ng"]
 
 
 def test_the_error_is_the_command_to_run(bare):

@@ -53,7 +53,8 @@ def build(
     """
     from foresail.lab import packages
 
-    lacking = packages.missing(kubelets=kubelets)
+    # What only measuring needs is installed along, and not missed by those who install nothing.
+    lacking = packages.missing(kubelets=kubelets, measuring=kubelets and install)
     if lacking and install:
         typer.echo(f"running: {packages.install_command(lacking)}", err=True)
         packages.install(lacking)

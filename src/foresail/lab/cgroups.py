@@ -112,6 +112,19 @@ def _pass_on_controllers(folder: Path) -> None:
         (folder / "cgroup.subtree_control").write_text(wanted, encoding="ascii")
 
 
+def process_files(path: str, trees: Sequence[Hierarchy] | None = None) -> list[Path]:
+    """The files that take the number of a process which is to be in a group that `make` has made, one for each tree."""
+    found = []
+    for tree in hierarchies() if trees is None else trees:
+        folder = tree.at(path)
+        if tree.v2:
+            # A group that passes controllers on takes no processes itself.
+            folder = folder / "processes"
+            folder.mkdir(exist_ok=True)
+        found.append(folder / "cgroup.procs")
+    return found
+
+
 def processes_in(path: str, trees: Iterable[Hierarchy] | None = None) -> set[ProcessId]:
     """All processes in a control group and below it."""
     found = set()

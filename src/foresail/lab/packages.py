@@ -18,6 +18,8 @@ KUBELETS = {
     "ip": "iproute2",
     "busybox": "busybox-static",
 }
+MEASURING = {"stress-ng": "stress-ng"}
+"""For `foresail measure stress` on the machine itself; a lab does without."""
 CNI_PACKAGE = "containernetworking-plugins"
 
 
@@ -26,9 +28,9 @@ def cni_folder() -> Path | None:
     return next((folder for folder in CNI_FOLDERS if (folder / "bridge").is_file()), None)
 
 
-def missing(*, kubelets: bool) -> list[str]:
+def missing(*, kubelets: bool, measuring: bool = False) -> list[str]:
     """Names of the Debian packages that are not there, in the order to install them."""
-    needed = CONTROL_PLANE | (KUBELETS if kubelets else {})
+    needed = CONTROL_PLANE | (KUBELETS if kubelets else {}) | (MEASURING if measuring else {})
     lacking = [package for program, package in needed.items() if shutil.which(program) is None]
     if kubelets and cni_folder() is None:
         lacking.append(CNI_PACKAGE)
