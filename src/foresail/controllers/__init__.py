@@ -19,6 +19,7 @@ CONTROLLERS = {
     "focus": "foresail.controllers.focus:Focus",
     "gain": "foresail.controllers.gain:Gain",
     "migrate": "foresail.controllers.migrate:Migrate",
+    "supersteps": "foresail.controllers.supersteps.controller:Supersteps",
     "watch-progress": "foresail.controllers.watch_progress:WatchProgress",
 }
 

@@ -32,6 +32,13 @@ WORK_DONE_CPU_S = "work_done_cpu_s"
 WORK_LEFT_CPU_S = "work_left_cpu_s"
 """Reading: CPU-seconds of work that a pod still has before it; known in simulated worlds alone."""
 
+SUPERSTEPS_DONE = "supersteps_done"
+"""Reading: how many supersteps a task of a bulk-synchronous job has finished."""
+SUPERSTEPS_TOTAL = "supersteps_total"
+"""Reading: after how many supersteps the job is done."""
+WORKLOAD = "workload"
+"""Reading: how much work a task had in the superstep that it finished last."""
+
 
 class Telemetry(Protocol):
     """What is known of running pods beyond their specification."""
@@ -47,6 +54,12 @@ NO_MOVE = "foresail.dev/no-move"
 def is_not_to_move(annotations: Mapping[str, str]) -> bool:
     """Whether a pod's annotations say that nobody is to move it."""
     return annotations.get(NO_MOVE, "false").lower() != "false"
+
+
+SUPERSTEPS_JOB = "foresail.dev/superstep-job"
+"""Annotation: the bulk-synchronous job that a pod belongs to."""
+SUPERSTEPS_TASK = "foresail.dev/superstep-task"
+"""Annotation: which task of that job it is."""
 
 
 class NoTelemetry:

@@ -63,7 +63,7 @@ class DynamicMpc:
     ) -> None:
         self.horizon = _checked(window)
         self._curves, self._grid = curves, grid
-        self._penalty_s, self._punishment = penalty_s, punishment
+        self.penalty_s, self._punishment = penalty_s, punishment
 
     def plan(self, outlook: SplitOutlook) -> Units | None:
         keeps, split, _ = self._windows(outlook)
@@ -74,7 +74,7 @@ class DynamicMpc:
         is_first = outlook.current is None
         current = np.zeros(self._grid.tasks, np.int64) if outlook.current is None else outlook.current
         found: tuple[bool, Units, int] = _cheapest_windows(
-            seconds, self._grid.units, current, is_first, outlook.left, self._penalty_s, self._punishment
+            seconds, self._grid.units, current, is_first, outlook.left, self.penalty_s, self._punishment
         )
         return found
 

@@ -44,7 +44,7 @@ class Scenario:
         width = min(width, len(same))
         self._curves = RuntimeCurves(curves.breaks, np.ascontiguousarray(curves.pieces[:, :width]))
         self._grid, self._units = grid, min(grid.units, grid.tasks * (width - 1))
-        self._penalty_s, self._tries = penalty_s, tries
+        self.penalty_s, self._tries = penalty_s, tries
 
     def plan(self, outlook: SplitOutlook) -> Units | None:
         ahead = min(self.horizon, outlook.left, outlook.workloads.shape[1])
@@ -59,7 +59,7 @@ class Scenario:
         current = np.zeros(self._grid.tasks, np.int64) if outlook.current is None else outlook.current
         split: Units
         keeps, split = _cheapest_spans(
-            seconds, self._units, self._within(current), is_first, self._penalty_s, self._tries
+            seconds, self._units, self._within(current), is_first, self.penalty_s, self._tries
         )
         return None if keeps else split
 

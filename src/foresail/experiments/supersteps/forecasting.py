@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from foresail.controllers.supersteps.feeds import Feed, ForecasterFeed, MatrixFeed
 from foresail.errors import InputError, OptionError, did_you_mean
 from foresail.experiments.supersteps.request import PERFECT, PUBLISHED, JobRequest
 from foresail.experiments.supersteps.source import JobSource
 from foresail.forecast.workload.fitted import TaskSeries, Units
 from foresail.forecast.workload.fitting import FORECASTERS
 from foresail.forecast.workload.store import load_or_fit
-from foresail.sim.supersteps.feeds import Feed, ForecasterFeed, MatrixFeed
 from foresail.traces.series import Series, training_rows
 from foresail.traces.supersteps.matrices import LEAST_WORKLOAD, MOST_WORKLOAD, JobData, scaled
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from foresail.errors import OptionError, did_you_mean
 
 STRATEGIES = {
+    "even": "equal parts for the whole job",
     "exppo": "one split for the whole job, by the slowest task at workload 30",
     "static": "a new split every WINDOW supersteps",
     "dynamic-mpc": "every superstep the cheapest windows, of keeping the split and of changing it",

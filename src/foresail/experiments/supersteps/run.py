@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from foresail.controllers.supersteps.planner import ShareGrid, SplitPlanner
-from foresail.controllers.supersteps.published import DynamicMpc, DynamicWindow, Exppo, Static
-from foresail.controllers.supersteps.scenario import Scenario
+from foresail.controllers.supersteps.splitter import JobSplitter
+from foresail.controllers.supersteps.strategies import planner_of
 from foresail.errors import OptionError
 from foresail.experiments.supersteps.forecasting import make_feed
 from foresail.experiments.supersteps.request import JobRequest
@@ -95,24 +96,33 @@ def simulate_job(
     if planner.horizon > data.actual.shape[2]:
         raise OptionError(f"--window is {planner.horizon}; the data looks {data.actual.shape[2]} supersteps ahead")
     workloads = np.ascontiguousarray(scaled(data.actual)[:, request.start : last, 0].T)
-    run = run_job(
-        *(planner, make_feed(request, source, data, on_fitting), curves, grid, workloads),
-        penalty_s=request.penalty_s,
-    )
+    feed = make_feed(request, source, data, on_fitting)
+    splitter = JobSplitter(numbered(data.tasks), planner, feed, curves, grid)
+    run = run_job(splitter, curves, workloads, penalty_s=request.penalty_s)
     return JobResult(request, source, grid, run, workloads)
 
 
 def make_planner(request: JobRequest, curves: RuntimeCurves, grid: ShareGrid) -> SplitPlanner:
     """The planner of a strategy."""
-    window = request.looks_ahead or 1
-    if request.strategy == "exppo":
-        return Exppo(curves, grid)
-    if request.strategy == "static":
-        return Static(curves, grid, window=window)
-    if request.strategy == "scenario":
-        return Scenario(curves, grid, window=window, penalty_s=request.penalty_s, scenarios=request.scenarios)
-    kind = DynamicMpc if request.strategy == "dynamic-mpc" else DynamicWindow
-    return kind(curves, grid, window=window, penalty_s=request.penalty_s, punishment=request.punishment)
+    return planner_of(
+        request.strategy,
+        curves,
+        grid,
+        window=request.looks_ahead or 1,
+        penalty_s=request.penalty_s,
+        punishment=request.punishment,
+        scenarios=request.scenarios,
+    )
+
+
+def numbered(tasks: Sequence[str]) -> list[str]:
+    """Tasks of a job, each by a name of its own: one that stands there again gets a number."""
+    seen: Counter[str] = Counter()
+    names = []
+    for task in tasks:
+        seen[task] += 1
+        names.append(task if seen[task] == 1 else f"{task}-{seen[task]}")
+    return names
 
 
 def _data(source: JobSource, request: JobRequest) -> JobData:

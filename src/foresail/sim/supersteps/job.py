@@ -1,4 +1,4 @@
-"""One job from its first superstep to its last: ask the planner, let the slowest task end, tell the forecaster."""
+"""One job from its first superstep to its last: ask the controller, let the slowest task end, tell what it had."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from foresail.controllers.supersteps.planner import ShareGrid, SplitOutlook, SplitPlanner, Units
+from foresail.controllers.supersteps.controller import Supersteps
+from foresail.controllers.supersteps.planner import Units
+from foresail.controllers.supersteps.splitter import JobSplitter
+from foresail.core.control_loop import checked
 from foresail.forecast.runtime.curves import RuntimeCurves
-from foresail.sim.supersteps.feeds import Feed
+from foresail.sim.supersteps.gang import SimulatedGang
 
 Floats = npt.NDArray[np.float64]
 OnProgress = Callable[[int, int], None]
@@ -52,42 +55,34 @@ class JobRun:
 
 
 def run_job(
-    planner: SplitPlanner,
-    feed: Feed,
+    splitter: JobSplitter,
     curves: RuntimeCurves,
-    grid: ShareGrid,
     workloads: Floats,
     *,
     penalty_s: float,
     on_progress: OnProgress | None = None,
 ) -> JobRun:
-    """Run the supersteps of `workloads` (supersteps × tasks), changing the split whenever the planner says so.
+    """Run the supersteps of `workloads` (supersteps × tasks), changing the split whenever the controller says so.
 
     A change takes `penalty_s`, in which nobody works. The first split is there when the job starts.
     """
-    length = len(workloads)
+    length, grid = len(workloads), splitter.grid
     table = curves.seconds(workloads)
     tasks = np.arange(grid.tasks)
     splits = np.empty((length, grid.tasks), np.int64)
     seconds = np.empty((length, grid.tasks))
     changed = np.zeros(length, np.bool_)
-    current: Units | None = None
+    gang = SimulatedGang(splitter.tasks, grid)
+    controller = Supersteps.of({gang.job: splitter})
     for step in range(length):
-        expected, scenarios = feed.look(step, planner.horizon, planner.scenarios)
-        split = planner.plan(SplitOutlook(step, length - step, current, expected, scenarios))
-        if split is not None:
-            _check(split, grid)
-            changed[step] = current is not None
-            current = split
-        if current is None:
-            raise ValueError("the planner gave no split before the first superstep")
-        splits[step], seconds[step] = current, table[step, tasks, current]
-        feed.observe(workloads[step])
+        view = gang.between(step, length, workloads[step - 1] if step else None)
+        gang.carry_out(checked("supersteps", controller.act(view), view))
+        decision = controller.decided(gang.job)
+        # A split that is planned anew is a change, also where it comes out as it was: so it was published.
+        changed[step] = step > 0 and decision is not None and decision.split is not None
+        splits[step] = splitter.units(gang.cpu_milli)
+        seconds[step] = table[step, tasks, splits[step]]
+        gang.now_s += float(seconds[step].max()) + penalty_s * changed[step]
         if on_progress is not None:
             on_progress(step + 1, length)
     return JobRun(splits, seconds, changed, penalty_s)
-
-
-def _check(split: Units, grid: ShareGrid) -> None:
-    if len(split) != grid.tasks or split.min() < 0 or split.max() > grid.most or split.sum() > grid.units:
-        raise ValueError(f"the planner gave {split.tolist()}: {grid.units} steps, {grid.most} at most to a task")

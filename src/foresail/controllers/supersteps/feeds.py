@@ -47,3 +47,16 @@ class ForecasterFeed:
 
     def observe(self, workloads: Floats) -> None:
         self._forecaster.observe(workloads.tolist())
+
+
+class LastValueFeed:
+    """Work stays as it was last; before the first superstep every task counts alike."""
+
+    def __init__(self, tasks: int) -> None:
+        self._last: Floats = np.ones(tasks)
+
+    def look(self, step: int, horizon: int, scenarios: int) -> tuple[Floats, Floats | None]:  # noqa: ARG002 - see Feed
+        return np.repeat(self._last[:, None], horizon, axis=1), None
+
+    def observe(self, workloads: Floats) -> None:
+        self._last = workloads
