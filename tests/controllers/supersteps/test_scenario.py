@@ -10,6 +10,7 @@ from foresail.controllers.supersteps.exchange import exchange
 from foresail.controllers.supersteps.planner import ShareGrid, SplitOutlook
 from foresail.controllers.supersteps.scenario import Scenario
 from foresail.controllers.supersteps.splitting import cost_of, greedy
+from foresail.controllers.supersteps.tables import Tables
 from foresail.forecast.runtime.monotone import MonotoneRuntime
 from foresail.forecast.runtime.profile import RuntimeProfile
 
@@ -37,7 +38,7 @@ def test_no_exchange_of_a_pair_is_left_that_helps(seed):
     seconds = curves.seconds(np.random.default_rng(seed).uniform(8, 52, (12, tasks)))
     split = greedy(seconds, np.ones(12), grid.units)
     before = split.copy()
-    exchange(seconds, split, 10_000)
+    exchange(np.ascontiguousarray(seconds.transpose(1, 2, 0)), 0, len(seconds), split, 10_000)
     assert split.sum() == grid.units
     assert split.min() >= 0
     cost = plain_cost(seconds, split)
@@ -61,29 +62,81 @@ def test_for_one_superstep_the_split_is_the_best_there_is(seed):
     assert plain_cost(seconds, split) == pytest.approx(best, rel=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_known_supersteps_are_split_as_every_way_through_them_says(seed):
-    """All ways to cut three supersteps into spans, all splits for each: the planner's first answer costs no more."""
-    curves, grid = job(2, seed, step_milli=200)
-    workloads = np.random.default_rng(seed).uniform(10, 50, (2, 3))
-    seconds, penalty_s = curves.seconds(workloads.T), 4.0
-    best = {
-        (start, end): min(plain_cost(seconds[start:end], other) for other in every_split(2, grid.units))
-        for start, end in itertools.combinations(range(4), 2)
+@pytest.mark.parametrize("first", [0, 5, 9])
+def test_only_the_rows_between_are_looked_at(first):
+    curves, grid = job(5, 3)
+    seconds = curves.seconds(np.random.default_rng(3).uniform(8, 52, (12, 5)))
+    other = seconds.copy()
+    other[:first] *= 7.0
+    other[first + 3 :] *= 5.0
+    splits = []
+    for rows in (seconds, other):
+        split = grid.even()
+        exchange(np.ascontiguousarray(rows.transpose(1, 2, 0)), first, first + 3, split, 10_000)
+        splits.append(split)
+    np.testing.assert_array_equal(*splits)
+    assert plain_cost(seconds[first : first + 3], splits[0]) < plain_cost(seconds[first : first + 3], grid.even())
+
+
+def plain_plan(curves, grid, paths, current, penalty_s):
+    """Every way to cut the supersteps into spans, every split for each, over all paths (paths × tasks × supersteps).
+
+    What keeping and what changing costs, and for each split what a plan costs that begins with it.
+    """
+    ahead = paths.shape[2]
+    splits = list(every_split(grid.tasks, grid.units))
+    # mean seconds of each split in each superstep
+    means = {
+        (at, k): float(
+            np.mean(
+                [max(curves.seconds(path[:, k])[task, units] for task, units in enumerate(split)) for path in paths]
+            )
+        )
+        for at, split in enumerate(splits)
+        for k in range(ahead)
     }
-    after = {3: 0.0}
-    for start in (2, 1, 0):
-        after[start] = min(
-            best[start, end] + after[end] + (penalty_s if end < 3 else 0.0) for end in range(start + 1, 4)
-        )
+    after = {ahead: -penalty_s}  # a plan that ends needs no change
+
+    def span(at, start, end):
+        return sum(means[at, k] for k in range(start, end)) + penalty_s + after[end]
+
+    for start in reversed(range(ahead)):
+        after[start] = min(span(at, start, end) for at in range(len(splits)) for end in range(start + 1, ahead + 1))
+    begin = {tuple(split): min(span(at, 0, end) for end in range(1, ahead + 1)) for at, split in enumerate(splits)}
+    return begin[tuple(current)], after[0] + penalty_s, begin
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("drawn", [0, 3])
+def test_plans_are_those_that_every_way_through_the_scenarios_says(seed, drawn):
+    curves, grid = job(2, seed, step_milli=200)
+    rng = np.random.default_rng(seed)
+    workloads, penalty_s = rng.uniform(14, 46, (2, 3)), 4.0
+    errors = rng.normal(0, 5, (drawn, 2, 3))
+    paths = np.concatenate([workloads + errors, workloads - errors]) if drawn else workloads[None]
+    scenarios = workloads + errors if drawn else None
+    planner = Scenario(curves, grid, window=3, penalty_s=penalty_s, scenarios=max(2 * drawn, 2))
+    answers = set()
     for current in every_split(2, grid.units):
-        answer = Scenario(curves, grid, window=3, penalty_s=penalty_s).plan(SplitOutlook(4, 3, current, workloads))
-        keeping = min(
-            plain_cost(seconds[:end], current) + after[end] + (penalty_s if end < 3 else 0.0) for end in (1, 2, 3)
-        )
-        changing = after[0] + penalty_s
+        keeping, changing, begin = plain_plan(curves, grid, paths, current, penalty_s)
+        answer = planner.plan(SplitOutlook(4, 3, current, workloads, scenarios))
         if abs(keeping - changing) > 1e-6:
             assert (answer is None) == (keeping < changing)
+        if answer is not None:
+            assert begin[tuple(answer)] + penalty_s == pytest.approx(changing, abs=1e-6)
+        answers.add(answer is None)
+    assert answers == {True, False}
+    first = planner.plan(SplitOutlook(0, 3, None, workloads, scenarios))
+    assert begin[tuple(first)] + penalty_s == pytest.approx(changing, abs=1e-6)
+
+
+@pytest.mark.parametrize("tasks", [3, 8, 20])
+def test_tables_have_the_seconds_of_curves(tasks):
+    curves, _ = job(tasks, 2)
+    tables, rng = Tables(curves), np.random.default_rng(4)
+    for rows in (5, 9, 2):  # also into memory that was longer
+        workloads = rng.uniform(0, 60, (rows, tasks))
+        np.testing.assert_array_equal(tables.table(workloads), curves.seconds(workloads).transpose(1, 2, 0))
 
 
 def test_what_would_cost_more_than_it_gains_is_kept():

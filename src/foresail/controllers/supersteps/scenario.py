@@ -8,6 +8,7 @@ import numpy as np
 from foresail.controllers.supersteps.exchange import exchange
 from foresail.controllers.supersteps.planner import ShareGrid, SplitOutlook, Units
 from foresail.controllers.supersteps.splitting import cost_of, greedy
+from foresail.controllers.supersteps.tables import Tables
 from foresail.forecast.runtime.curves import RuntimeCurves
 
 FEW = 8
@@ -42,7 +43,8 @@ class Scenario:
         same = (curves.pieces == curves.pieces[:, -1:]).all(axis=(0, 2, 3))
         width = len(same) - int(same[::-1].argmin()) + 1 if not same.all() else 1
         width = min(width, len(same))
-        self._curves = RuntimeCurves(curves.breaks, np.ascontiguousarray(curves.pieces[:, :width]))
+        self._tables = Tables(RuntimeCurves(curves.breaks, np.ascontiguousarray(curves.pieces[:, :width])))
+        self._most = width - 1
         self._grid, self._units = grid, min(grid.units, grid.tasks * (width - 1))
         self.penalty_s, self._tries = penalty_s, tries
 
@@ -54,45 +56,51 @@ class Scenario:
             drawn = outlook.scenarios[:, :, :ahead]
             paths = np.concatenate([drawn, 2 * expected - drawn])
         # Supersteps first: a span of them is then one block of rows.
-        seconds = self._curves.seconds(np.ascontiguousarray(paths.transpose(2, 0, 1)))
+        table = self._tables.table(paths.transpose(2, 0, 1).reshape(-1, self._grid.tasks))
         is_first = outlook.current is None
         current = np.zeros(self._grid.tasks, np.int64) if outlook.current is None else outlook.current
         split: Units
         keeps, split = _cheapest_spans(
-            seconds, self._units, self._within(current), is_first, self.penalty_s, self._tries
+            table, ahead, self._units, self._within(current), is_first, self.penalty_s, self._tries
         )
         return None if keeps else split
 
     def _within(self, split: Units) -> Units:
         """A split as tables have it: what is beyond them is as good as their end."""
-        within: Units = np.minimum(split, self._curves.pieces.shape[1] - 1)
+        within: Units = np.minimum(split, self._most)
         return within
 
 
 @numba.njit(cache=True)
-def _cheapest_spans(seconds, units, current, is_first, penalty_s, tries):  # type: ignore[no-untyped-def]
+def _cheapest_spans(table, ahead, units, current, is_first, penalty_s, tries):  # type: ignore[no-untyped-def]
     """Whether to keep, and else the split of the span that comes first.
 
-    Seconds: supersteps × scenarios × tasks × steps of CPU.
+    Table: tasks × steps of CPU × rows, which are the scenarios of the first superstep, those of the second, …
     """
-    ahead, paths, tasks, width = seconds.shape
-    rows = seconds.reshape(ahead * paths, tasks, width)
+    paths = table.shape[2] // ahead
+    rows = table.transpose(2, 0, 1)
     weights = np.ones(ahead * paths)
     cheapest = np.zeros(ahead + 1)
+    splits = np.empty((ahead, ahead + 1, len(current)), np.int64)
     first_split = current
     for start in range(ahead - 1, -1, -1):
         cheapest[start] = np.inf
-        split = greedy(rows[start * paths : (start + 1) * paths], weights, units)
+        first = start * paths
         for length in range(1, ahead - start + 1):
-            span = rows[start * paths : (start + length) * paths]
-            split = split.copy()
-            exchange(span, split, tries)
+            last = first + length * paths
+            span = rows[first:last]
+            if length == 1:
+                split = greedy(span, weights, units)
+            else:
+                split = _for_both(splits[start, length - 1], splits[start + 1, length - 1], units)
+            exchange(table, first, last, split, tries)
             total = cost_of(span, split)
             if length > 1 and paths <= FEW:
                 other = greedy(span, weights, units)
-                exchange(span, other, tries)
+                exchange(table, first, last, other, tries)
                 if cost_of(span, other) < total:
                     split, total = other, cost_of(span, other)
+            splits[start, length] = split
             cost = total / paths
             if start + length < ahead:
                 cost += cheapest[start + length] + penalty_s
@@ -108,3 +116,16 @@ def _cheapest_spans(seconds, units, current, is_first, penalty_s, tries):  # typ
         after = cheapest[length] + penalty_s if length < ahead else 0.0
         kept = min(kept, total + after)
     return kept <= cheapest[0] + penalty_s, first_split
+
+
+@numba.njit(cache=True)
+def _for_both(one, other, units):  # type: ignore[no-untyped-def]
+    """A split for two spans that overlap: each task has what it has in either, cut down to the steps there are."""
+    asked = np.maximum(one, other)
+    total = max(asked.sum(), 1)
+    split, rest = asked * units // total, asked * units % total
+    for _ in range(units - split.sum()):
+        task = np.argmax(rest)
+        rest[task] = -1
+        split[task] += 1
+    return split
