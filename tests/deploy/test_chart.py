@@ -31,6 +31,8 @@ READ = {
         ("apps", "statefulsets"),
         ("policy", "poddisruptionbudgets"),
         ("scheduling.k8s.io", "podgroups"),
+        ("scheduling.k8s.io", "workloads"),
+        ("scheduling.volcano.sh", "podgroups"),
         ("scheduling.x-k8s.io", "podgroups"),
         ("storage.k8s.io", "csidrivers"),
         ("storage.k8s.io", "csinodes"),

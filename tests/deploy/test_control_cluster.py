@@ -20,6 +20,7 @@ from tests.live.running import PODS, cluster_of, node, pod
 from foresail.core.control import Action, Move, Resize, View
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.connect import find_connection
+from foresail.kube.api.kinds import KINDS
 from foresail.kube.api.lease import LeaderSettings
 from foresail.lab import Lab
 from foresail.live.control.program import ControlProgram, ControlSettings
@@ -33,8 +34,8 @@ ALL_SOURCES = ("telemetry.cpu.sources={metrics-api,kubelet}", "telemetry.progres
 LABEL = "foresail.dev/job"
 TARGETS = {"volumes": "b", "stuck": "c", "budget": "d", "kept": "b"}
 """Pod to where it is to go; they all begin on a, and each target takes one at a time."""
-NOT_SERVED = {(group, "podgroups", "watch") for group in ("scheduling.k8s.io", "scheduling.x-k8s.io")}
-"""What is only asked where it is there: the lab has neither kind of gang."""
+NOT_SERVED = {(kind.group, kind.plural, "watch") for kind in KINDS.values() if kind.optional}
+"""What is only asked where it is there: the lab has no objects of gangs."""
 IN_NAMESPACE = {"configmaps", "leases"}
 """What is written in the release's namespace alone."""
 QUICK = MoveSettings(checkpoint_s=5.0, budget_s=1.0, successor_s=2.0, resume_s=1.0, rest_s=1.0)

@@ -178,7 +178,8 @@ def test_the_scheduler_may_do_what_it_must(accounts):
         *("services", "replicasets.apps", "statefulsets.apps", "poddisruptionbudgets.policy"),
         *("csidrivers.storage.k8s.io", "csinodes.storage.k8s.io", "csistoragecapacities.storage.k8s.io"),
         *("storageclasses.storage.k8s.io", "volumeattachments.storage.k8s.io"),
-        *("podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io"),
+        *("podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh"),
+        "workloads.scheduling.k8s.io",
     ]
     wanted = [(verb, kind) for kind in kinds for verb in ("get", "list", "watch")]
     wanted += [("create", "pods/binding"), ("patch", "pods/status"), ("delete", "pods")]

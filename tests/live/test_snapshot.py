@@ -349,15 +349,18 @@ def test_a_file_that_is_no_snapshot_is_refused(tmp_path, text, said):
 # --- listing ----------------------------------------------------------------------------------------------------------
 
 
-def answering(lists, refused=()):
+def answering(lists, refused=(), served=True):
     path_of = {kind.path: name for name, kind in KINDS.items()}
 
     async def answer(request):
         name = path_of.get(request.path, request.path.rpartition("/")[2])
+        if name.startswith("v1"):
+            resources = [{"name": "podgroups"}] if served else []
+            return web.json_response({"resources": resources})
         if name in refused:
             return web.json_response({"reason": "Forbidden", "message": "no", "code": 403}, status=403)
         if name not in lists:
-            status = 404 if name.startswith("PodGroup") else 200
+            status = 404 if name in KINDS and KINDS[name].optional else 200
             return web.json_response({"items": [], "metadata": {"resourceVersion": "1"}}, status=status)
         return web.json_response({"items": lists[name], "metadata": {"resourceVersion": "1"}})
 
@@ -392,7 +395,7 @@ def test_a_missing_right_is_told(server):
     def note(kind, error):
         told.append((kind.kind, error.missing))
 
-    for refused, on_refused in (("priorityclasses", None), ("Service", note)):
+    for refused, on_refused in (("priorityclasses", None), ("Service", note), ("PodGroup", note)):
         with pytest.raises(Forbidden, match=refused.lower()):
             asyncio.run(story(refused, on_refused))
     assert told == []
@@ -400,3 +403,13 @@ def test_a_missing_right_is_told(server):
     assert dict(counts(asyncio.run(story("priorityclasses", note)))) == {"Node": 1}
     rule = '- {apiGroups: ["scheduling.k8s.io"], resources: ["priorityclasses"], verbs: ["list"]}'
     assert told == [("PriorityClass", f"our ClusterRole lacks the rule: {rule}")]
+
+
+def test_no_right_is_needed_for_what_a_cluster_does_not_serve(server):
+    refused = {name for name, kind in KINDS.items() if kind.optional}
+
+    async def story():
+        async with server(answering({"Node": [make_node("a")]}, refused=refused, served=False)) as api:
+            return await take_snapshot(api)
+
+    assert dict(counts(asyncio.run(story()))) == {"Node": 1}

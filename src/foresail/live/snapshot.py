@@ -10,7 +10,7 @@ from foresail.core.policy import DeviceRule
 from foresail.kube.api.client import Client, Object
 from foresail.kube.api.kinds import KINDS, PRIORITY_CLASS, Kind
 from foresail.kube.objects.documents import Found
-from foresail.kube.objects.gangs import SIGS_GROUP, gang_named
+from foresail.kube.objects.gangs.forms import GROUP_KINDS, form_of, gang_named
 from foresail.kube.objects.granted import with_granted
 from foresail.kube.objects.quantity import RequestError
 from foresail.live.cache.cache import Cache
@@ -65,7 +65,7 @@ def snapshot_of(lists: Lists, choice: PodChoice) -> Iterator[Object]:
         for value in values:
             if kind.kind == "Pod" and not choice.takes(value):
                 continue
-            if kind.kind == "PodGroup":
+            if kind.kind in GROUP_KINDS:
                 # Several versions of one API group serve the same objects.
                 identity = (kind.group, uid_of(value))
                 if identity in seen:
@@ -85,9 +85,11 @@ def cluster_of(objects: Iterable[Found], devices: DeviceRule) -> Cache:
 
 
 def _watch_of(kind: str, value: Mapping[str, Any]) -> str:
-    if kind != "PodGroup":
+    if kind not in GROUP_KINDS:
         return kind
-    return f"PodGroup.{SIGS_GROUP}" if str(value.get("apiVersion")).startswith(f"{SIGS_GROUP}/") else kind
+    form = form_of(kind, value)
+    # Several versions of Kubernetes' own groups say the same.
+    return form if form in KINDS else kind if form else ""
 
 
 def _with_granted(value: Object) -> Object:
@@ -96,8 +98,8 @@ def _with_granted(value: Object) -> Object:
 
 
 def _in_gang(value: Object) -> bool:
-    metadata = value["metadata"]
+    spec, metadata = value.get("spec") or {}, value["metadata"]
     try:
-        return gang_named(value.get("spec") or {}, metadata.get("labels") or {}, "") is not None
+        return gang_named(spec, metadata.get("labels") or {}, metadata.get("annotations") or {}, "") is not None
     except RequestError:
         return False

@@ -14,7 +14,9 @@ import numpy as np
 from foresail.core.spec import Gang, NodeSpec, PodSpec, Workload
 from foresail.errors import InputError, did_you_mean
 from foresail.kube.objects.documents import Found, objects
-from foresail.kube.objects.gangs import Limits, annotated_limits, gang_named, pod_group
+from foresail.kube.objects.gangs.form import Limits
+from foresail.kube.objects.gangs.forms import GROUP_KINDS, form_of, gang_named, groups_of
+from foresail.kube.objects.gangs.plain import annotated_limits
 from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.pod import PodWork, ignored_fields, pod_spec, pod_times, pod_work
 from foresail.kube.objects.priorities import PriorityClasses
@@ -86,9 +88,8 @@ def read_pods(
     for found in cluster:
         if found.kind == "PriorityClass":
             classes.add(found.value)
-        elif found.kind == "PodGroup":
-            namespace, name, limits = pod_group(found.value)
-            groups[qualified(namespace, name)] = limits
+        elif found.kind in GROUP_KINDS:
+            groups |= _groups(found)
     for found in objects(path):
         kinds[found.kind] += 1
         try:
@@ -96,9 +97,8 @@ def read_pods(
                 waiting.append(found)
             elif found.kind == "PriorityClass":
                 classes.add(found.value)
-            elif found.kind == "PodGroup":
-                namespace, name, limits = pod_group(found.value)
-                groups[qualified(namespace, name)] = limits
+            elif found.kind in GROUP_KINDS:
+                groups |= _groups(found)
         except RequestError as error:
             bad.add(found, error)
     # Priority classes and pod groups may stand after the pods that name them, so pods are read last.
@@ -113,6 +113,13 @@ def read_pods(
     if pods.ignored:
         get_logger().warning("pod_fields_ignored", path=str(path), pods_by_field=dict(sorted(pods.ignored.items())))
     return pods.workload(), dropped
+
+
+def _groups(found: Found) -> dict[str, Limits]:
+    """Name of a gang's group to its limits."""
+    form = form_of(found.kind, found.value)
+    stated = groups_of(form, found.value) if form else ()
+    return {qualified(group.namespace, group.name): limits for group, limits in stated}
 
 
 class _Pods:
@@ -184,7 +191,7 @@ class _Pods:
         members = Counter(self._gang_of)
         gangs = []
         for name, index in self._gangs.items():
-            least, timeout_s = self._gang_limits[index]
+            least, timeout_s, *_ = self._gang_limits[index]
             most = members[index]
             if least is not None and least > most:
                 get_logger().warning("gang_never_complete", gang=name, members=most, min_members=least)
@@ -222,18 +229,19 @@ class _Pods:
     def _gang(
         self, spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str], namespace: str
     ) -> tuple[str, Limits]:
-        named = gang_named(spec, labels, namespace)
+        named = gang_named(spec, labels, annotations, namespace)
         if named is None:
             return "", Limits()
-        gang = qualified(namespace, named.name)
-        if gang in self.groups:
-            return gang, self.groups[gang]
+        group = qualified(namespace, named.name)
+        gang = f"{group}/{named.replica}" if named.replica else group
+        if group in self.groups:
+            return gang, self.groups[group]
         limits = annotated_limits(annotations)
         before = self._gang_limits[self._gangs[gang]] if gang in self._gangs else limits
         if before != limits:
             raise RequestError(
-                f'metadata.annotations.{GANG_MIN} and {GANG_TIMEOUT_S} of gang "{gang}" are {tuple(limits)} here and '
-                f"{tuple(before)} on an earlier member; give all members the same"
+                f'metadata.annotations.{GANG_MIN} and {GANG_TIMEOUT_S} of gang "{gang}" are {limits[:2]} here and '
+                f"{before[:2]} on an earlier member; give all members the same"
             )
         return gang, limits
 

@@ -35,6 +35,7 @@ from foresail.kube.objects.values import (
     OWNER,
     SCORED_REQUEST,
     TRAINING,
+    VOLCANO_GROUP_NAMES,
     WORK_CPU_S,
     Object,
     named_metadata,
@@ -53,6 +54,7 @@ _NAMED = _whole("name", "namespace")
 _AMOUNTS = _whole("requests", "limits")
 _POD_ANNOTATIONS = _whole(
     *(GPU_COUNT, GPU_MILLI, GPU_MODEL, GPU_DEVICES, OWNER, SCORED_REQUEST, HELD_REQUEST),
+    *VOLCANO_GROUP_NAMES,
     *(GANG_MIN, GANG_TIMEOUT_S, CREATED, DELETED, ARRIVAL_S, DURATION_S),
     *(CPU_LIMIT_MILLI, CPU_WEIGHT, WORK_CPU_S, TRAINING),
 )
@@ -83,6 +85,7 @@ _POD: Kept = {
         "tolerations": _whole("key", "operator", "value", "effect"),
         "schedulingGates": _whole("name"),
         "schedulingGroup": _whole("podGroupName"),
+        "workloadRef": _whole("name", "podGroup", "podGroupReplicaKey"),
         "resourceClaims": _whole("name", "resourceClaimName", "resourceClaimTemplateName"),
         "resources": _AMOUNTS,
         "initContainers": _CONTAINER,
@@ -110,8 +113,12 @@ KEPT: dict[str, Kept] = {
     "PriorityClass": {"metadata": _NAMED, **_whole("value", "globalDefault", "preemptionPolicy")},
     "PodGroup": {
         "metadata": _NAMED,
-        "spec": _whole("minMember", "minCount", "schedulingPolicy", "scheduleTimeoutSeconds"),
+        "spec": _whole(
+            *("minMember", "minTaskMember", "networkTopology", "scheduleTimeoutSeconds"),
+            *("schedulingPolicy", "schedulingConstraints", "priority"),
+        ),
     },
+    "Workload": {"metadata": _NAMED, "spec": _whole("podGroups")},
     "Service": _CONTROLLER,
     "ReplicationController": _CONTROLLER,
     "ReplicaSet": _CONTROLLER,

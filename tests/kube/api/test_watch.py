@@ -422,6 +422,36 @@ def test_an_optional_api_counts_as_empty_until_it_is_served(virtual, server):
     assert virtual(story()) == [("replace", []), ("replace", ["a"])]
 
 
+@pytest.mark.parametrize(("resources", "is_served"), [(None, False), (["elasticquotas"], False), (["podgroups"], True)])
+def test_what_is_forbidden_and_not_served_is_missing_and_needs_no_right(virtual, server, resources, is_served):
+    path = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+
+    async def answer(request):
+        if request.path == path:
+            return refusal(403)
+        assert request.path == path.rpartition("/")[0]
+        if resources is None:
+            return refusal(404)
+        return web.json_response({"resources": [{"name": name} for name in resources]})
+
+    async def story():
+        picture = Picture()
+        async with server(answer) as api:
+            watch = Watch(api, path, picture, optional=True)
+            running = asyncio.create_task(watch.run())
+            try:
+                await watch.ready()
+            finally:
+                running.cancel()
+        return picture.told
+
+    if is_served:
+        with pytest.raises(Forbidden):
+            virtual(story())
+    else:
+        assert virtual(story()) == [("replace", [])]
+
+
 def test_health_tells_of_an_unreachable_server_until_it_is_back(virtual, server):
     async def story():
         script = Script([])

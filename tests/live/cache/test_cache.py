@@ -418,6 +418,74 @@ def test_a_version_of_an_api_that_is_not_served_takes_no_groups_of_another_away(
     ]
 
 
+def make_workload(name, **least):
+    groups = [{"name": group, "policy": {"gang": {"minCount": count}}} for group, count in least.items()]
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"podGroups": groups}}
+
+
+def workload_pod(name, group, key=""):
+    about = {"name": "w", "podGroup": group, **({"podGroupReplicaKey": key} if key else {})}
+    return make_pod(name, workloadRef=about)
+
+
+def test_replicas_of_a_workloads_group_are_gangs_of_their_own():
+    cache, heard, pods = with_nodes("a")
+    workloads = cache.handler("Workload")
+    pods.apply("ADDED", workload_pod("p", "workers", "0"))
+    pods.apply("ADDED", workload_pod("q", "workers", "1"))
+    its = "its Workload default/w (scheduling.k8s.io)"
+    assert {why for _, _, why in heard.told()} == {f"{its} does not exist"}
+    workloads.apply("ADDED", make_workload("w", driver=1))
+    assert {why for _, _, why in heard.told()} == {f'{its} has no group "workers"'}
+    workloads.apply("MODIFIED", make_workload("w", driver=1, workers=2))
+    assert heard.told() == [("waits", "uid-p"), ("waits", "uid-q")]
+    gangs = [cache.waiting(f"uid-{name}").gang for name in "pq"]
+    assert [(gang.name, gang.min_members) for gang in gangs] == [
+        ("default/w/workers/0", 2),
+        ("default/w/workers/1", 2),
+    ]
+    assert [pod.name for pod in cache.members("default/w/workers/1")] == ["q"]
+    workloads.apply("MODIFIED", make_workload("w", workers=2))
+    assert heard.told() == []
+    workloads.apply("MODIFIED", make_workload("w", workers=3))
+    assert [cache.waiting(f"uid-{name}").gang.min_members for name in "pq"] == [3, 3]
+    heard.told()
+    workloads.apply("DELETED", make_workload("w", workers=3))
+    assert [what for what, *_ in heard.told()] == ["gone", "waits for"] * 2
+
+
+def test_a_volcano_group_and_one_of_another_form_with_its_name():
+    cache, heard, pods = with_nodes("a")
+    groups = cache.handler("PodGroup.scheduling.volcano.sh")
+    pods.apply("ADDED", make_pod("p", annotations={"scheduling.k8s.io/group-name": "g"}))
+    cache.handler("PodGroup.scheduling.x-k8s.io").replace(
+        [{"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 9}}]
+    )
+    assert heard.told() == [("waits for", "uid-p", "its PodGroup default/g (scheduling.volcano.sh) does not exist")]
+    groups.replace([{"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}}])
+    assert (heard.told(), cache.waiting("uid-p").gang.min_members) == ([("waits", "uid-p")], 2)
+
+
+def test_the_priority_of_a_group_counts_instead_of_its_members():
+    cache, heard, pods = with_nodes("a")
+    groups = cache.handler("PodGroup")
+    pods.apply("ADDED", make_pod("p", schedulingGroup={"podGroupName": "g"}, priority=5))
+    group = make_group("g", 1)
+    groups.apply("ADDED", group)
+    assert cache.waiting("uid-p").priority == 5
+    groups.apply("MODIFIED", {**group, "spec": {**group["spec"], "priority": 70}})
+    assert cache.waiting("uid-p").priority == 70
+    assert [what for what, *_ in heard.told()][-2:] == ["gone", "waits"]
+
+
+def test_a_pod_that_names_a_gang_of_another_namespace_is_told_so():
+    _, heard, pods = with_nodes("a")
+    pods.apply("ADDED", make_pod("p", annotations={"scheduling.k8s.io/group-name": "other/g"}))
+    about = "metadata.annotations.scheduling.k8s.io/group-name"
+    why = f'{about} is "other/g"; a gang lives in one namespace, write its name alone'
+    assert heard.told() == [("unreadable", "uid-p", why)]
+
+
 # --- listeners -------------------------------------------------------------------------------------------------------
 
 

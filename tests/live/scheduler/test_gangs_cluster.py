@@ -1,9 +1,12 @@
-"""Gangs on an API server, as PodGroup objects of both forms and as plain labels: bound together, once enough exist."""
+"""Gangs on an API server, in every form that this version of Kubernetes takes: bound together, once enough exist.
+
+The pods of 1.35 (`spec.workloadRef`) and the PodGroups of 1.37 are no objects of 1.36, which the lab runs.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,61 +16,67 @@ from tests.live.running import Running, bound, cluster_of, messages, node, pod, 
 
 from foresail.kube.api.client import MERGE, Client, Object
 from foresail.kube.api.connect import find_connection
-from foresail.kube.api.errors import NotFound
-from foresail.kube.objects.gangs import PLAIN
+from foresail.kube.api.errors import Conflict, NotFound
 from foresail.kube.objects.values import GANG, GANG_MIN, POD_GROUP
 from foresail.lab import Lab
 
 pytestmark = pytest.mark.cluster
 
-KUBERNETES, SIGS = "scheduling.k8s.io", "scheduling.x-k8s.io"
+KUBERNETES, SIGS, VOLCANO, PLAIN = "scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh", ""
+VERSIONS = {KUBERNETES: "v1alpha2", SIGS: "v1alpha1", VOLCANO: "v1beta1"}
 GROUPS = {
     KUBERNETES: "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups",
     SIGS: "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups",
+    VOLCANO: "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups",
 }
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FORMS = list(GROUPS)
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     with Lab(scheduler=False, apiserver_flags=GANGS_ON) as lab:
-        asyncio.run(_serve_sigs_groups(lab))
+        asyncio.run(_define(lab, SIGS, VOLCANO))
         yield lab
 
 
-async def _serve_sigs_groups(lab: Lab) -> None:
-    """The smallest CustomResourceDefinition that takes the other form's objects."""
+def definition(form: str) -> Object:
+    """The smallest CustomResourceDefinition that takes the objects of a form that Kubernetes has not built in."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    version: Object = {"name": VERSIONS[form], "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    version["subresources"] = {"status": {}}
     names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup", "listKind": "PodGroupList"}
-    metadata = {
-        "name": f"podgroups.{SIGS}",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
+    approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"podgroups.{form}", "annotations": approved},
+        "spec": {"group": form, "scope": "Namespaced", "names": names, "versions": [version]},
     }
+
+
+async def _define(lab: Lab, *forms: str) -> None:
     async with Client(find_connection(lab.kubeconfig)) as api:
-        await api.post(
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            {
-                "apiVersion": "apiextensions.k8s.io/v1",
-                "kind": "CustomResourceDefinition",
-                "metadata": metadata,
-                "spec": {"group": SIGS, "scope": "Namespaced", "names": names, "versions": [version]},
-            },
-        )
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    await api.list(GROUPS[SIGS])
-                except NotFound:
-                    await asyncio.sleep(0.1)
-                else:
-                    return
+        for form in forms:
+            async with asyncio.timeout(60):
+                await _until_taken(lambda form=form: api.post(DEFINITIONS, definition(form)))
+                await _until_taken(lambda form=form: api.list(GROUPS[form]))
+
+
+async def _until_taken(ask: Callable[[], Awaitable[Any]]) -> None:
+    """A definition that is being deleted is still there for a while, and a new one is not served at once."""
+    while True:
+        try:
+            await ask()
+        except (NotFound, Conflict):
+            await asyncio.sleep(0.1)
+        else:
+            return
 
 
 def group(form: str, name: str, least: int) -> Object:
-    version = "v1alpha2" if form == KUBERNETES else "v1alpha1"
     spec = {"schedulingPolicy": {"gang": {"minCount": least}}} if form == KUBERNETES else {"minMember": least}
-    return {"apiVersion": f"{form}/{version}", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+    return {"apiVersion": f"{form}/{VERSIONS[form]}", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
 
 
 def member(form: str, gang: str, number: int, cpu: str = "1", least: int = 1) -> Object:
@@ -75,6 +84,7 @@ def member(form: str, gang: str, number: int, cpu: str = "1", least: int = 1) ->
     said: dict[str, Any] = {
         KUBERNETES: {"schedulingGroup": {"podGroupName": gang}},
         SIGS: {"labels": {POD_GROUP: gang}},
+        VOLCANO: {"annotations": {"scheduling.k8s.io/group-name": gang}},
         PLAIN: {"labels": {GANG: gang}, "annotations": {GANG_MIN: str(least)}},
     }[form]
     return pod(f"{gang}-{number}", requests={"cpu": cpu}, **said)
@@ -206,5 +216,29 @@ def test_a_gang_that_does_not_fit_as_a_whole_holds_no_room(lab: Lab, form: str):
             await running.create(pod("small-0", requests={"cpu": "4"}), pod("small-1", requests={"cpu": "4"}))
             found = await running.until(lambda found: bound(found, "small-0", "small-1"))
             assert not any(found[f"wide-{number}"]["spec"].get("nodeName") for number in range(3))
+
+    asyncio.run(live())
+
+
+def test_a_form_whose_definition_comes_and_goes_while_we_run(lab: Lab):
+    """Its objects go with the definition; who waits is told so, and is placed once both are back."""
+
+    async def live() -> None:
+        async with at_work(lab, VOLCANO) as running:
+            await running.api.post(GROUPS[VOLCANO], group(VOLCANO, "undefined", 3))
+            await running.create(*(member(VOLCANO, "undefined", number) for number in range(2)))
+            waiting = "waiting for 1 more of the 3 pods of gang default/undefined"
+            await running.until(lambda found: messages(found, "undefined-0", "undefined-1") == [waiting] * 2)
+            await running.api.delete(f"{DEFINITIONS}/podgroups.{VOLCANO}")
+            gone = f"its PodGroup default/undefined ({VOLCANO}) does not exist"
+            await running.until(lambda found: messages(found, "undefined-0", "undefined-1") == [gone] * 2)
+            # Another form is placed as ever.
+            await running.api.post(GROUPS[SIGS], group(SIGS, "other", 2))
+            await running.create(*(member(SIGS, "other", number) for number in range(2)))
+            await running.until(lambda found: bound(found, "other-0", "other-1"))
+            await running.api.delete(f"{GROUPS[SIGS]}/other")
+            await _define(lab, VOLCANO)
+            await running.api.post(GROUPS[VOLCANO], group(VOLCANO, "undefined", 2))
+            await running.until(lambda found: bound(found, "undefined-0", "undefined-1"))
 
     asyncio.run(live())

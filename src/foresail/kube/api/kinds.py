@@ -76,10 +76,12 @@ KINDS: dict[str, Kind] = {
     "CSIStorageCapacity": Kind("CSIStorageCapacity", _STORAGE, "csistoragecapacities"),
     "VolumeAttachment": Kind("VolumeAttachment", _STORAGE, "volumeattachments", namespaced=False),
     "PodDisruptionBudget": Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
-    # Kubernetes 1.36 serves one of these, 1.37 others, and only where the feature is on.
+    # Gangs. Kubernetes 1.35 serves the first of these, 1.36 the second and 1.37 the next two, where the feature is on.
+    "Workload": Kind("Workload", "scheduling.k8s.io/v1alpha1", "workloads", optional=True),
     "PodGroup": Kind("PodGroup", "scheduling.k8s.io/v1alpha2", "podgroups", optional=True),
     "PodGroup.v1alpha3": Kind("PodGroup", "scheduling.k8s.io/v1alpha3", "podgroups", optional=True),
     "PodGroup.v1beta1": Kind("PodGroup", "scheduling.k8s.io/v1beta1", "podgroups", optional=True),
     "PodGroup.scheduling.x-k8s.io": Kind("PodGroup", "scheduling.x-k8s.io/v1alpha1", "podgroups", optional=True),
+    "PodGroup.scheduling.volcano.sh": Kind("PodGroup", "scheduling.volcano.sh/v1beta1", "podgroups", optional=True),
 }
 """What is watched: name of the watch, which is the kind where there is one of it, to the kind."""

@@ -7,11 +7,12 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from foresail.kube.api.client import BOOKMARK, CHANGES, Client, Object
+from foresail.kube.api.discovery import is_served
 from foresail.kube.api.errors import ApiError, ClusterError, Forbidden, Gone, NotFound, Unauthorized, Unreachable
 from foresail.kube.api.retries import WatchPauses, jittered
 from foresail.logs import get_logger
 
-_SELDOM_S = 60.0
+_SELDOM_S = 20.0
 _SHORT_S = 1.0
 _PATIENCE = 8
 _RESUMABLE = frozenset({429, 500, 502, 503})
@@ -111,7 +112,12 @@ class Watch:
 
     async def _list(self) -> None:
         renewed = self._renewed
-        items, version = await self._api.list(self.path, page=self._page, **self._query)
+        try:
+            items, version = await self._api.list(self.path, page=self._page, **self._query)
+        except Forbidden as error:
+            if self._optional and not await is_served(self._api, self.path):
+                raise NotFound(404, "GET", self.path, reason="NotFound", message="not served") from error
+            raise
         self._handler.replace(items)
         self.version = version
         self.lists += 1

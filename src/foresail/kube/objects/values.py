@@ -22,6 +22,8 @@ NVIDIA_GPU = "nvidia.com/gpu"
 NVIDIA_MODEL = "nvidia.com/gpu.product"
 PREFIX = "foresail.dev/"
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
+VOLCANO_GROUP_NAMES = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+"""Both are Volcano's annotations, the first the older one that operators write."""
 SHARED_VOLUMES = "foresail.dev/shared-volumes"
 SENT_TO = "foresail.dev/sent-to"
 GANG = "foresail.dev/gang"

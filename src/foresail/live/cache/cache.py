@@ -12,13 +12,13 @@ from foresail.core.table import NodeTable
 from foresail.kube.api.kinds import KINDS
 from foresail.kube.api.watch import WatchHandler
 from foresail.kube.objects.cluster_objects import drop_object, keep_objects, put_object
-from foresail.kube.objects.gangs import KUBERNETES_GROUP, SIGS_GROUP, GangName
+from foresail.kube.objects.gangs.forms import GROUP_KINDS
 from foresail.kube.objects.gpus import MOST_DEVICES
 from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.values import Object
 from foresail.live.cache.bookings import Bookings
-from foresail.live.cache.gangs import Gangs, gang_name, group_name
+from foresail.live.cache.gangs import Gangs, GroupObject, gang_name
 from foresail.live.cache.handlers import GroupHandler, NodeHandler, ObjectHandler, PodHandler
 from foresail.live.cache.listener import Listener, Listeners
 from foresail.live.cache.pods import CachedPod, PodReader, discard, uid_of
@@ -65,13 +65,13 @@ class Cache:
 
     def handler(self, name: str) -> WatchHandler:
         """Who takes in the watch of this name; see `KINDS`."""
-        kind = KINDS[name].kind
+        kind, group = KINDS[name].kind, KINDS[name].group
         if kind == "Node":
             return NodeHandler(self)
         if kind == "Pod":
             return PodHandler(self)
-        if kind == "PodGroup":
-            return GroupHandler(self, name, SIGS_GROUP if KINDS[name].group == SIGS_GROUP else KUBERNETES_GROUP)
+        if kind in GROUP_KINDS:
+            return GroupHandler(self, name, f"{kind}.{group}")
         return ObjectHandler(self, kind)
 
     def tell(self, listener: Listener) -> None:
@@ -314,7 +314,7 @@ class Cache:
             cached.full_name,
             self.table.shape(cached.spec),
             uid=cached.uid,
-            priority=cached.priority,
+            priority=self._gangs.priority_of(cached),
             gang=self._gangs.gang_of(cached),
             arrival_s=cached.created_s,
         )
@@ -327,32 +327,28 @@ class Cache:
     # --- gangs and other objects -----------------------------------------------------------------------------------
 
     def put_group(self, watch: str, form: str, value: Object) -> None:
-        """A PodGroup of one of the API groups has come or changed; `watch` is the one that tells."""
-        changed: GangName | None
+        """An object with the limits of gangs has come or changed; `watch` is the one that tells, of this form."""
+        kind = form.partition(".")[0]
         try:
-            changed = self._gangs.put_group(watch, form, value)
+            members = self._gangs.put_object(watch, form, value)
         except RequestError as error:
-            self.unreadable.note("PodGroup", value, error)
-            changed = group_name(form, value)
-            self._gangs.note_unreadable(watch, changed, str(error))
+            self.unreadable.note(kind, value, error)
+            members = self._gangs.note_unreadable(watch, form, value, str(error))
         else:
-            self.unreadable.clear_of("PodGroup", value)
-        if changed is not None:
-            self._tell_members(changed)
+            self.unreadable.clear_of(kind, value)
+        self._tell_members(members)
 
-    def drop_group(self, watch: str, gang: GangName) -> None:
-        self.unreadable.pop(f"PodGroup {gang_name(gang)}", None)
-        if self._gangs.drop_group(watch, gang):
-            self._tell_members(gang)
+    def drop_group(self, watch: str, about: GroupObject) -> None:
+        self.unreadable.pop(f"{about.form.partition('.')[0]} {about.namespace}/{about.name}", None)
+        self._tell_members(self._gangs.drop_object(watch, about))
 
-    def groups(self, watch: str) -> list[GangName]:
-        """The PodGroups that one watch has told."""
-        return self._gangs.groups(watch)
+    def groups(self, watch: str) -> list[GroupObject]:
+        """The objects with the limits of gangs that one watch has told of."""
+        return self._gangs.objects(watch)
 
-    def _tell_members(self, gang: GangName) -> None:
-        for uid in list(self._gangs.members(gang_name(gang))):
-            if self.pods[uid].gang == gang:
-                self._tell(self.pods[uid])
+    def _tell_members(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            self._tell(self.pods[uid])
 
     def put_object(self, kind: str, value: Object) -> None:
         """An object that is neither node, pod nor PodGroup has come or changed."""

@@ -1,33 +1,48 @@
-"""Which pods belong together: PodGroups as they are told, and the pods that name them."""
+"""Which pods belong together: groups as their objects tell of them, and the pods that name them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from foresail.core.spec import Gang
-from foresail.kube.objects.gangs import NO_LIMITS, PLAIN, GangName, Limits, pod_group
+from foresail.kube.objects.gangs.form import NO_LIMITS, GangName, Limits
+from foresail.kube.objects.gangs.forms import groups_of
+from foresail.kube.objects.gangs.plain import PLAIN
 from foresail.kube.objects.values import Object
 from foresail.live.cache.pods import CachedPod, discard
 
 
+class GroupObject(NamedTuple):
+    """An object that has the limits of one group, or of several."""
+
+    form: str
+    namespace: str
+    name: str
+
+
 class Gangs:
-    """PodGroups and members come in any order; a member whose PodGroup is not there cannot be placed."""
+    """Groups and members come in any order; a member whose group is not there cannot be placed."""
 
     def __init__(self) -> None:
         self._groups: dict[GangName, Limits] = {}
-        self._unreadable: dict[GangName, str] = {}
-        self._groups_of: dict[str, set[GangName]] = {}
+        self._told: dict[str, dict[GroupObject, set[GangName]]] = {}
+        """Watch to the objects that it has told of, each to the groups that it had."""
+        self._unreadable: dict[GroupObject, str] = {}
         self._members: dict[str, dict[str, None]] = {}
+        self._of_object: dict[GroupObject, dict[str, None]] = {}
 
     # --- members ---------------------------------------------------------------------------------------------------
 
     def join(self, pod: CachedPod) -> None:
         if pod.gang is not None:
             self._members.setdefault(gang_name(pod.gang), {})[pod.uid] = None
+            self._of_object.setdefault(object_of(pod.gang), {})[pod.uid] = None
 
     def leave(self, pod: CachedPod) -> None:
         if pod.gang is not None:
             discard(self._members, gang_name(pod.gang), pod.uid)
+            discard(self._of_object, object_of(pod.gang), pod.uid)
 
     def members(self, gang: str) -> Collection[str]:
         """Uids of all pods of a gang, wherever they stand, in the order in which they came."""
@@ -37,58 +52,89 @@ class Gangs:
         """The gang that a pod waits with, None if it stands alone."""
         if pod.gang is None:
             return None
-        limits = pod.gang_limits if pod.gang.form == PLAIN else self._groups.get(pod.gang, NO_LIMITS)
+        limits = self._limits(pod)
         least = limits.min_members or 1
         name = gang_name(pod.gang)
         return Gang(name, least) if limits.timeout_s is None else Gang(name, least, limits.timeout_s)
 
+    def priority_of(self, pod: CachedPod) -> int:
+        """The pod's own priority, unless its group has one."""
+        stated = None if pod.gang is None else self._limits(pod).priority
+        return pod.priority if stated is None else stated
+
+    def _limits(self, pod: CachedPod) -> Limits:
+        if pod.gang is None or pod.gang.form == PLAIN:
+            return pod.gang_limits
+        return self._groups.get(pod.gang.group, NO_LIMITS)
+
     def obstacle(self, pod: CachedPod) -> str:
         """Why a pod cannot wait with its gang yet; empty if it can, or stands alone."""
         gang = pod.gang
-        if gang is None or gang.form == PLAIN or gang in self._groups:
+        if gang is None or gang.form == PLAIN or gang.group in self._groups:
             return ""
-        why = self._unreadable.get(gang)
-        found = "does not exist" if why is None else f"cannot be read: {why}"
-        return f"its PodGroup {gang_name(gang)} ({gang.form}) {found}"
+        about = object_of(gang)
+        kind, _, api = gang.form.partition(".")
+        its = f"its {kind} {about.namespace}/{about.name} ({api})"
+        why = self._unreadable.get(about)
+        if why is not None:
+            return f"{its} cannot be read: {why}"
+        if any(about in told for told in self._told.values()):
+            return f'{its} has no group "{gang.name.partition("/")[2]}"'
+        return f"{its} does not exist"
 
-    # --- PodGroups -------------------------------------------------------------------------------------------------
+    # --- groups ---------------------------------------------------------------------------------------------------
 
-    def put_group(self, watch: str, form: str, value: Object) -> GangName | None:
-        """A PodGroup of one of the API groups has come or changed; returns its name if it says something new."""
-        namespace, name, limits = pod_group(value)
-        gang = GangName(form, namespace, name)
-        self._groups_of.setdefault(watch, set()).add(gang)
-        self._unreadable.pop(gang, None)
-        if self._groups.get(gang) == limits:
-            return None
-        self._groups[gang] = limits
-        return gang
+    def put_object(self, watch: str, form: str, value: Object) -> Collection[str]:
+        """An object with groups has come or changed; returns the pods for which it may say something new."""
+        about = group_object(form, value)
+        stated = dict(groups_of(form, value))
+        was_unreadable = self._unreadable.pop(about, None) is not None
+        told = self._told.setdefault(watch, {})
+        gone = told.get(about, set()) - stated.keys()
+        told[about] = set(stated)
+        same = all(self._groups.get(group) == limits for group, limits in stated.items())
+        for group in gone:
+            self._groups.pop(group, None)
+        self._groups |= stated
+        return () if same and not gone and not was_unreadable else self._pods_of(about)
 
-    def note_unreadable(self, watch: str, gang: GangName, why: str) -> None:
-        """A PodGroup is there, but does not say what it should; if it did so before, that still counts."""
-        self._groups_of.setdefault(watch, set()).add(gang)
-        self._unreadable[gang] = why
+    def note_unreadable(self, watch: str, form: str, value: Object, why: str) -> Collection[str]:
+        """An object is there, but does not say what it should; if it did so before, that still counts."""
+        about = group_object(form, value)
+        self._told.setdefault(watch, {}).setdefault(about, set())
+        self._unreadable[about] = why
+        return self._pods_of(about)
 
-    def drop_group(self, watch: str, gang: GangName) -> bool:
-        """A watch tells of a PodGroup no more; whether nobody does now."""
-        self._groups_of.get(watch, set()).discard(gang)
+    def drop_object(self, watch: str, about: GroupObject) -> Collection[str]:
+        """A watch tells of an object no more; returns the pods that may have lost their group by it."""
+        groups = self._told.get(watch, {}).pop(about, set())
         # An API group has several versions: one that is not served must not take away what another tells.
-        if any(gang in told for told in self._groups_of.values()):
-            return False
-        was_unreadable = self._unreadable.pop(gang, None) is not None
-        return self._groups.pop(gang, None) is not None or was_unreadable
+        if any(about in told for told in self._told.values()):
+            return ()
+        self._unreadable.pop(about, None)
+        for group in groups:
+            self._groups.pop(group, None)
+        return self._pods_of(about)
 
-    def groups(self, watch: str) -> list[GangName]:
-        """The PodGroups that one watch has told."""
-        return sorted(self._groups_of.get(watch, ()))
+    def objects(self, watch: str) -> list[GroupObject]:
+        """The objects that one watch has told of."""
+        return sorted(self._told.get(watch, ()))
+
+    def _pods_of(self, about: GroupObject) -> list[str]:
+        return list(self._of_object.get(about, ()))
 
 
 def gang_name(gang: GangName) -> str:
     """The name of the `Gang` that a pod of this group belongs to."""
-    return f"{gang.namespace}/{gang.name}"
+    return str(gang)
 
 
-def group_name(form: str, value: Object) -> GangName:
-    """Which gang a PodGroup of an API group is about."""
+def object_of(gang: GangName) -> GroupObject:
+    """The object that has the limits of a gang; of a Workload each group is named after it."""
+    return GroupObject(gang.form, gang.namespace, gang.name.partition("/")[0])
+
+
+def group_object(form: str, value: Object) -> GroupObject:
+    """Which object of a form this is."""
     metadata = value["metadata"]
-    return GangName(form, metadata.get("namespace") or "default", metadata["name"])
+    return GroupObject(form, metadata.get("namespace") or "default", metadata["name"])

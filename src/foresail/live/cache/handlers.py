@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foresail.kube.objects.values import Object
-from foresail.live.cache.gangs import group_name
+from foresail.live.cache.gangs import group_object
 from foresail.live.cache.pods import uid_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class PodHandler:
 
 
 class GroupHandler:
-    """PodGroups of one version of an API group, whose name is the form."""
+    """Objects with the limits of gangs: those of one form, in one version of its API."""
 
     def __init__(self, cache: Cache, watch: str, form: str) -> None:
         self._cache = cache
@@ -58,16 +58,16 @@ class GroupHandler:
         self._form = form
 
     def replace(self, items: list[Object]) -> None:
-        here = {group_name(self._form, value) for value in items}
-        for gang in self._cache.groups(self._watch):
-            if gang not in here:
-                self._cache.drop_group(self._watch, gang)
+        here = {group_object(self._form, value) for value in items}
+        for about in self._cache.groups(self._watch):
+            if about not in here:
+                self._cache.drop_group(self._watch, about)
         for value in items:
             self._cache.put_group(self._watch, self._form, value)
 
     def apply(self, kind: str, value: Object) -> None:
         if kind == "DELETED":
-            self._cache.drop_group(self._watch, group_name(self._form, value))
+            self._cache.drop_group(self._watch, group_object(self._form, value))
         else:
             self._cache.put_group(self._watch, self._form, value)
 

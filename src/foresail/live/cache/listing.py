@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from foresail.core.policy import DeviceRule
 from foresail.kube.api.client import Client, Object
+from foresail.kube.api.discovery import is_served
 from foresail.kube.api.errors import Forbidden, NotFound
 from foresail.kube.api.kinds import KINDS, Kind
 from foresail.live.cache.cache import Cache
@@ -40,9 +41,10 @@ async def list_all(
                 raise
             lists[name] = []
         except Forbidden as error:
-            if on_refused is None or not kind.dispensable:
-                raise
-            on_refused(kind, error)
+            if not kind.optional or await is_served(api, kind.path):
+                if on_refused is None or not kind.dispensable:
+                    raise
+                on_refused(kind, error)
             lists[name] = []
     if on_progress is not None:
         on_progress(len(kinds), len(kinds))

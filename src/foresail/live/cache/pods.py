@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from foresail.core.spec import PodSpec
-from foresail.kube.objects.gangs import NO_LIMITS, PLAIN, GangName, Limits, annotated_limits, gang_named
+from foresail.kube.objects.gangs.form import NO_LIMITS, GangName, Limits
+from foresail.kube.objects.gangs.forms import gang_named
+from foresail.kube.objects.gangs.plain import PLAIN, annotated_limits
 from foresail.kube.objects.gpus import MOST_DEVICES, gpu_devices, largest_gpus
 from foresail.kube.objects.granted import with_granted
 from foresail.kube.objects.parts import MALFORMED, Lenient
@@ -154,7 +156,7 @@ class PodReader:
         started_s = part(_unix_s, None, status.get("startTime"), "status.startTime")
         asked, cpu_limit_milli, why = self._spec(spec, status, metadata, labels, annotations, namespace)
         parts.why = parts.why or why
-        gang = part(gang_named, None, spec, labels, namespace)
+        gang = part(gang_named, None, spec, labels, annotations, namespace)
         limits = part(_plain_limits, NO_LIMITS, annotations) if gang is not None and gang.form == PLAIN else NO_LIMITS
         now = CachedPod(
             uid=uid_of(value),
