@@ -156,3 +156,31 @@ def test_a_wrong_task_list_is_said_with_its_line(tmp_path, tasks, message):
     with pytest.raises(ForesailError) as raised:
         run("--data", str(tmp_path), "--forecast", "perfect", "--length", "5")
     assert message in str(raised.value)
+
+
+def test_a_measured_profile_with_gaps_says_what_tasks_have(tmp_path, monkeypatch):
+    """Least CPU, steps and totals are in proportion to what was measured, as the published ones are to 1000 milli."""
+    monkeypatch.delenv("FORESAIL_DATA", raising=False)
+    profile = tmp_path / "measured.csv"
+    rows = [
+        f"{task},{workload},{cpu},{speed * workload * 100 / cpu}"
+        for task, speed in (("cap", 5), ("zero", 8))
+        for at, workload in enumerate((10, 20, 30, 49))
+        for cpu in (200, 300, 600, 1500)[at % 2 :]
+    ]
+    profile.write_text("# measured\ntask,workload,cpu_milli,seconds\n" + "\n".join(rows) + "\n")
+    out = tmp_path / "out"
+    words = ("--profile", str(profile), "--forecast", "perfect", "--length", "5", "--json")
+    told = json.loads(run(*words, "--strategy", "exppo", "--out", str(out)))
+    assert (told["tasks"], told["grid_milli"]) == (2, 20)
+    lines = [line.split(",") for line in (out / "supersteps.csv").read_text().splitlines()]
+    cpus = {row[lines[0].index("task")]: float(row[lines[0].index("cpu_milli")]) for row in lines[1:]}
+    assert sum(cpus.values()) == 2 * 3 * 200
+    assert cpus["zero"] > cpus["cap"] >= 200
+
+
+def test_a_profile_without_the_data_s_tasks_is_said(tmp_path, bsp_data):
+    rows = [f"cpa,{workload},{cpu},1" for workload in (1, 2, 3, 4) for cpu in (1, 2, 3, 4)]
+    (tmp_path / "profile.csv").write_text("\n".join(["task,workload,cpu_milli,seconds", *rows]))
+    with pytest.raises(ForesailError, match='the profile has no task "affinity"'):
+        run("--data", str(bsp_data), "--profile", str(tmp_path / "profile.csv"))

@@ -44,6 +44,13 @@ def simulate(
             "else a made-up job.",
         ),
     ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="Seconds by work and CPU, as foresail measure stress writes them; else the data's own.",
+        ),
+    ] = None,
     strategy: Annotated[
         list[str] | None, typer.Option(help=f"{_STRATEGIES}. \\[default: {_DEFAULT.strategy}]", show_default=False)
     ] = None,
@@ -66,11 +73,14 @@ def simulate(
         typer.Option(metavar="SECONDS", help="What a change of the split takes; the first is free. \\[default: 15]"),
     ] = None,
     grid: Annotated[
-        list[int] | None, typer.Option(metavar="MILLI", help="CPU is given out in steps of so much. \\[default: 100]")
+        list[int] | None,
+        typer.Option(
+            metavar="MILLI", help="CPU is given out in steps of so much; else a tenth of the least of a task."
+        ),
     ] = None,
     tasks: Annotated[
         list[int] | None,
-        typer.Option(help="How many tasks, with 3000 milli each; else as many as the data has."),
+        typer.Option(help="How many tasks, each with 3 times what it has at least; else as many as the data has."),
     ] = None,
     seed: Annotated[list[int] | None, typer.Option(help="Of the scenarios. \\[default: 1]")] = None,
     cap: Annotated[
@@ -102,6 +112,7 @@ def simulate(
     Options that are written as lists in the help may be repeated: every combination is run.
     """
     windows: list[int | None] = list(window) if window else [None]
+    steps: list[int | None] = list(grid) if grid else [None]
     counts: list[int | None] = list(tasks) if tasks else [None]
     requests = [
         JobRequest(
@@ -126,21 +137,21 @@ def simulate(
             start or [_DEFAULT.start],
             length or [_DEFAULT.length],
             penalty or [_DEFAULT.penalty_s],
-            grid or [_DEFAULT.grid_milli],
+            steps,
             counts,
             seed or [_DEFAULT.seed],
         )
     ]
-    _show(_simulate(requests, data, out), out, as_json=as_json)
+    _show(_simulate(requests, data, profile, out), out, as_json=as_json)
 
 
-def _simulate(requests: list[JobRequest], data: Path | None, out: Path | None) -> list[JobResult]:
+def _simulate(requests: list[JobRequest], data: Path | None, profile: Path | None, out: Path | None) -> list[JobResult]:
     from foresail.cli.progress import progress_bar
     from foresail.experiments.supersteps.folder import JobFolder
     from foresail.experiments.supersteps.run import simulate_job
     from foresail.experiments.supersteps.source import find_source
 
-    source = find_source(data)
+    source = find_source(data, profile)
     folder = None if out is None else JobFolder(out, source)
     results = []
     try:

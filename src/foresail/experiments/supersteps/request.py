@@ -38,8 +38,8 @@ class JobRequest:
     """How many supersteps."""
     penalty_s: float = 15.0
     """What a change of the split takes."""
-    grid_milli: int = 100
-    """CPU is given out in steps of so much."""
+    grid_milli: int | None = None
+    """CPU is given out in steps of so much; None for a tenth of what every task has, 100 as published."""
     cap_milli: int | None = None
     """The most that a task may have; None for no cap, as published."""
     punishment: float = 1.02

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -26,10 +27,10 @@ from foresail.traces.supersteps.matrices import JobData, scaled
 
 Floats = npt.NDArray[np.float64]
 
-LEAST_MILLI = 1000
-"""What every task has."""
-MILLI_A_TASK = 3000
-"""What every task brings: 24000 for eight."""
+TASK_BRINGS = 3
+"""What every task brings, as a multiple of what it has at least: as published, 24000 milli for eight with 1000 each."""
+STEPS_OF_LEAST = 10
+"""CPU is given out in so many parts of what a task has at least, unless told: as published, 100 milli of 1000."""
 _MODELS: dict[str, Callable[[RuntimeProfile], RuntimeModel]] = {
     "spline": SplineRuntime,
     "monotone": MonotoneRuntime,
@@ -52,7 +53,7 @@ class JobResult:
         """The result of a run that may be of an earlier day."""
         if run.splits.shape != run.seconds.shape or workloads.shape != run.seconds.shape:
             raise ValueError("splits, seconds and workloads are of different sizes")
-        return cls(request, source, _grid(request, run.seconds.shape[1]), run, workloads)
+        return cls(request, source, _grid(request, source, run.seconds.shape[1]), run, workloads)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -68,6 +69,7 @@ class JobResult:
         """The figures of the run, and what decided them."""
         run = self.run
         asked = asdict(self.request) | {"window": self.request.looks_ahead, "tasks": self.grid.tasks}
+        asked["grid_milli"] = self.grid.step_milli
         return {
             "total_s": run.total_s,
             "reconfigurations": run.reconfigurations,
@@ -90,7 +92,7 @@ def simulate_job(
         raise OptionError(
             f"--start {request.start} and --length {request.length} need {last} rows, and the data has {data.rows}"
         )
-    grid = _grid(request, len(data.tasks))
+    grid = _grid(request, source, len(data.tasks))
     curves = _MODELS[request.runtime](profile).curves(grid.shares_milli)
     planner = make_planner(request, curves, grid)
     if planner.horizon > data.actual.shape[2]:
@@ -129,8 +131,11 @@ def _data(source: JobSource, request: JobRequest) -> JobData:
     return source.data if request.tasks is None else source.data.of(request.tasks)
 
 
-def _grid(request: JobRequest, tasks: int) -> ShareGrid:
+def _grid(request: JobRequest, source: JobSource, tasks: int) -> ShareGrid:
+    """Every task has at least the least CPU that the profile was measured with: nothing is known of less."""
+    least = math.ceil(source.profile.shares_milli[0])
+    step = request.grid_milli or max(1, least // STEPS_OF_LEAST)
     try:
-        return ShareGrid(tasks, LEAST_MILLI, request.grid_milli, tasks * MILLI_A_TASK, request.cap_milli)
+        return ShareGrid(tasks, least, step, tasks * TASK_BRINGS * least, request.cap_milli)
     except ValueError as error:
         raise OptionError(f"--grid or --cap: {error}") from None

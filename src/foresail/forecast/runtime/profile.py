@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,24 +60,42 @@ class RuntimeProfile:
         return RuntimeProfile(self.tasks, workloads, shares, seconds)
 
 
+Tries = Mapping[tuple[str, float, float], Sequence[float]]
+"""Seconds of every try, by task, workload and amount of CPU, in the order of a file."""
+
+
 def read_profile(path: str | Path) -> RuntimeProfile:
-    """Read a profile from a CSV file; tasks stand in the order in which the file names them first."""
+    """Read a whole profile from a CSV file; tasks stand in the order in which the file names them first."""
+    found = read_tries(path)
+    for task, workload, share in unmeasured(found):
+        raise InputError(
+            f"task {task} has no row for workload {workload:g} and {share:g} milli; "
+            "every task is measured at every workload and every amount of CPU",
+            path=path,
+        )
+    return whole_profile(found)
+
+
+def read_tries(path: str | Path) -> Tries:
+    """What was measured, by a CSV file; lines that begin with # are passed over."""
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.reader(file, skipinitialspace=True))
+            rows = list(csv.reader(("\n" if line.startswith("#") else line for line in file), skipinitialspace=True))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"not a CSV file in UTF-8 ({error}); save or convert it", path=path) from None
-    if not rows:
+    first = next((number for number, row in enumerate(rows) if row), None)
+    if first is None:
         raise InputError(f"the file is empty; a profile has the columns {', '.join(COLUMNS)}", path=path)
-    at = _columns(rows[0], path)
+    header = rows[first]
+    at = _columns(header, path, first + 1)
     found: dict[tuple[str, float, float], list[float]] = {}
-    for line, row in enumerate(rows[1:], 2):
+    for line, row in enumerate(rows[first + 1 :], first + 2):
         if not row:
             continue
-        if len(row) != len(rows[0]):
-            raise InputError(f"the row has {len(row)} fields, the header has {len(rows[0])}", path=path, line=line)
+        if len(row) != len(header):
+            raise InputError(f"the row has {len(row)} fields, the header has {len(header)}", path=path, line=line)
         task = row[at["task"]].strip()
         if not task:
             raise InputError("task is empty; every row names a task", path=path, line=line)
@@ -84,7 +103,10 @@ def read_profile(path: str | Path) -> RuntimeProfile:
             _number(row[at[name]], name, path, line) for name in ("workload", "cpu_milli", "seconds")
         )
         found.setdefault((task, workload, share), []).append(seconds)
-    return _grid(found, path)
+    for name, values in (("workload", {key[1] for key in found}), ("cpu_milli", {key[2] for key in found})):
+        if len(values) < LEAST:
+            raise InputError(f"{len(values)} different values of {name}; {LEAST} or more are needed", path=path)
+    return found
 
 
 def write_profile(profile: RuntimeProfile) -> Iterable[tuple[str, float, float, float]]:
@@ -95,12 +117,12 @@ def write_profile(profile: RuntimeProfile) -> Iterable[tuple[str, float, float, 
                 yield task, float(workload), float(share), float(seconds)
 
 
-def _columns(header: Sequence[str], path: str | Path) -> dict[str, int]:
+def _columns(header: Sequence[str], path: str | Path, line: int) -> dict[str, int]:
     names = [_ALSO.get(cell.strip().lower(), cell.strip().lower()) for cell in header]
     for name in COLUMNS:
         if name not in names:
             hint = did_you_mean(name, names) or f"; a profile has the columns {', '.join(COLUMNS)}"
-            raise InputError(f'no column "{name}"{hint}', path=path, line=1)
+            raise InputError(f'no column "{name}"{hint}', path=path, line=line)
     return {name: names.index(name) for name in COLUMNS}
 
 
@@ -114,23 +136,20 @@ def _number(cell: str, name: str, path: str | Path, line: int) -> float:
     return value
 
 
-def _grid(found: Mapping[tuple[str, float, float], Sequence[float]], path: str | Path) -> RuntimeProfile:
+def axes(found: Tries) -> tuple[tuple[str, ...], list[float], list[float]]:
+    """The tasks, and all workloads and amounts of CPU that any of them was measured with, ascending."""
     tasks = tuple(dict.fromkeys(task for task, _, _ in found))
-    workloads = sorted({workload for _, workload, _ in found})
-    shares = sorted({share for _, _, share in found})
-    for name, values in (("workload", workloads), ("cpu_milli", shares)):
-        if len(values) < LEAST:
-            raise InputError(f"{len(values)} different values of {name}; {LEAST} or more are needed", path=path)
-    seconds = np.empty((len(tasks), len(workloads), len(shares)))
-    for j, task in enumerate(tasks):
-        for i, workload in enumerate(workloads):
-            for g, share in enumerate(shares):
-                tries = found.get((task, workload, share))
-                if tries is None:
-                    raise InputError(
-                        f"task {task} has no row for workload {workload:g} and {share:g} milli; "
-                        "every task is measured at every workload and every amount of CPU",
-                        path=path,
-                    )
-                seconds[j, i, g] = math.fsum(tries) / len(tries)
+    return tasks, sorted({workload for _, workload, _ in found}), sorted({share for _, _, share in found})
+
+
+def unmeasured(found: Tries) -> Iterator[tuple[str, float, float]]:
+    """Points of the grid that some task was not measured at."""
+    return (point for point in itertools.product(*axes(found)) if point not in found)
+
+
+def whole_profile(found: Tries) -> RuntimeProfile:
+    """The means of all tries, of a grid without gaps."""
+    tasks, workloads, shares = axes(found)
+    means = [math.fsum(found[point]) / len(found[point]) for point in itertools.product(tasks, workloads, shares)]
+    seconds = np.array(means).reshape(len(tasks), len(workloads), len(shares))
     return RuntimeProfile(tasks, np.array(workloads), np.array(shares), seconds)
