@@ -1,1 +1,1 @@
-"""Decisions on a real Kubernetes: watch, cache, decide, bind. Knows core, kube and plug-ins; nothing of simulation."""
+"""Decisions on a real Kubernetes: watch, cache, decide, bind. Knows core, kube, plug-ins and boards; no simulation."""
