@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foresail.cli.compiling import compiling_is_announced
-from foresail.experiments.supersteps.request import STRATEGIES, JobRequest
+from foresail.experiments.supersteps.request import MODEL_STRATEGIES, STRATEGIES, JobRequest
 
 if TYPE_CHECKING:
     from foresail.experiments.supersteps.run import JobResult
@@ -29,6 +29,8 @@ Examples:
   foresail bsp simulate --strategy exppo --strategy scenario --seed 1 --seed 2 --seed 3
 
   foresail bsp simulate --strategy scenario --forecast perfect --grid 50 --penalty 5 --penalty 95 --out results/bsp
+
+  foresail bsp simulate --data bsp --strategy dqn --model dqn.npz --forecast published
 """
 _DEFAULT = JobRequest()
 _STRATEGIES = "; ".join(f"{name}: {what}" for name, what in STRATEGIES.items())
@@ -103,6 +105,10 @@ def simulate(
             help="Write jobs.csv, supersteps.csv and report.html; jobs that are finished there are not run again.",
         ),
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"{', '.join(MODEL_STRATEGIES)}: the model, made by foresail train."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print figures as JSON; a list if there are several.")
     ] = False,
@@ -111,6 +117,8 @@ def simulate(
 
     Options that are written as lists in the help may be repeated: every combination is run.
     """
+    from foresail.errors import OptionError
+
     windows: list[int | None] = list(window) if window else [None]
     steps: list[int | None] = list(grid) if grid else [None]
     counts: list[int | None] = list(tasks) if tasks else [None]
@@ -129,6 +137,7 @@ def simulate(
             punishment=punishment,
             scenarios=scenarios,
             runtime=runtime,
+            model=None if model is None or each[0] not in MODEL_STRATEGIES else str(model),
         )
         for each in itertools.product(
             strategy or [_DEFAULT.strategy],
@@ -142,6 +151,8 @@ def simulate(
             seed or [_DEFAULT.seed],
         )
     ]
+    if model is not None and not any(request.model for request in requests):
+        raise OptionError(f"--model goes with --strategy {' or '.join(MODEL_STRATEGIES)}")
     _show(_simulate(requests, data, profile, out), out, as_json=as_json)
 
 

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from foresail import __version__
-from foresail.cli import bsp, forecast, lab, measure, topology, trace
+from foresail.cli import bsp, forecast, lab, measure, topology, trace, train
 from foresail.cli.compare import EPILOG as COMPARE_EXAMPLES
 from foresail.cli.compare import compare
 from foresail.cli.control import EPILOG as CONTROL_EXAMPLES
@@ -80,6 +80,7 @@ app.add_typer(lab.app, name="lab")
 app.add_typer(measure.app, name="measure")
 app.add_typer(forecast.app, name="forecast")
 app.add_typer(bsp.app, name="bsp")
+app.add_typer(train.app, name="train")
 
 
 def _print_version(wanted: bool) -> None:

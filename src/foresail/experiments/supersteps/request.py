@@ -13,12 +13,15 @@ STRATEGIES = {
     "dynamic-mpc": "every superstep the cheapest windows, of keeping the split and of changing it",
     "dynamic-window": "the same windows without keeping, each held to its end",
     "scenario": "the cheapest way over many ways in which the work may go on",
+    "dqn": "keeping or one of some windows, by a network (--model)",
 }
 """The strategies, each with what it does."""
 WINDOWS = {"static": 3, "dynamic-mpc": 10, "dynamic-window": 2, "scenario": 6}
 """How far strategies look ahead unless told."""
 KNOWN_WINDOW = 12
 """How far scenario looks ahead where forecasts are perfect: nothing becomes less sure with distance."""
+MODEL_STRATEGIES = ("dqn",)
+"""Those that a trained model decides; how far they look ahead stands in it."""
 PUBLISHED, PERFECT = "published", "perfect"
 MODELS = ("spline", "monotone")
 
@@ -51,6 +54,8 @@ class JobRequest:
     runtime: str = "spline"
     """How seconds are told between measured points: spline or monotone."""
     seed: int = 1
+    model: str | None = None
+    """dqn: the file of a trained model."""
 
     def __post_init__(self) -> None:
         _check_word(self.strategy, STRATEGIES, "strategy", "strategies")
@@ -66,6 +71,10 @@ class JobRequest:
         ):
             if value is not None and value < least:
                 raise OptionError(f"{option} is {value}; it is {least} or more")
+        if self.strategy in MODEL_STRATEGIES and self.model is None:
+            raise OptionError(
+                f"--strategy {self.strategy} needs a trained model: --model FILE (foresail train makes one)"
+            )
         if self.scenarios % 2:
             raise OptionError(f"--scenarios is {self.scenarios}; it is even, since half of them are mirror images")
         if not 0 <= self.penalty_s < 1e9:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class JobResult:
         """The result of a run that may be of an earlier day."""
         if run.splits.shape != run.seconds.shape or workloads.shape != run.seconds.shape:
             raise ValueError("splits, seconds and workloads are of different sizes")
-        return cls(request, source, _grid(request, source, run.seconds.shape[1]), run, workloads)
+        return cls(request, source, grid_of(request, source, run.seconds.shape[1]), run, workloads)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -92,7 +93,7 @@ def simulate_job(
         raise OptionError(
             f"--start {request.start} and --length {request.length} need {last} rows, and the data has {data.rows}"
         )
-    grid = _grid(request, source, len(data.tasks))
+    grid = grid_of(request, source, len(data.tasks))
     curves = _MODELS[request.runtime](profile).curves(grid.shares_milli)
     planner = make_planner(request, curves, grid)
     if planner.horizon > data.actual.shape[2]:
@@ -110,10 +111,11 @@ def make_planner(request: JobRequest, curves: RuntimeCurves, grid: ShareGrid) ->
         request.strategy,
         curves,
         grid,
-        window=request.looks_ahead or 1,
+        window=request.looks_ahead,
         penalty_s=request.penalty_s,
         punishment=request.punishment,
         scenarios=request.scenarios,
+        model=None if request.model is None else Path(request.model),
     )
 
 
@@ -131,7 +133,7 @@ def _data(source: JobSource, request: JobRequest) -> JobData:
     return source.data if request.tasks is None else source.data.of(request.tasks)
 
 
-def _grid(request: JobRequest, source: JobSource, tasks: int) -> ShareGrid:
+def grid_of(request: JobRequest, source: JobSource, tasks: int) -> ShareGrid:
     """Every task has at least the least CPU that the profile was measured with: nothing is known of less."""
     least = math.ceil(source.profile.shares_milli[0])
     step = request.grid_milli or max(1, least // STEPS_OF_LEAST)
