@@ -14,6 +14,7 @@ import polars as pl
 
 from foresail import __version__
 from foresail.atomic import replacing
+from foresail.digest import sha256_of
 from foresail.errors import InputError
 from foresail.experiments.supersteps.request import JobRequest
 from foresail.experiments.supersteps.run import JobResult
@@ -65,7 +66,9 @@ class JobFolder:
                 frame.write_csv(part)
 
     def _path(self, request: JobRequest) -> Path:
-        stated = json.dumps([__version__, self._data_digest, asdict(request)], sort_keys=True)
+        # A model that was trained anew has the same name, and is another one.
+        model = sha256_of(request.model) if request.model and Path(request.model).is_file() else None
+        stated = json.dumps([__version__, self._data_digest, asdict(request), model], sort_keys=True)
         return self._folder / RUNS / f"{hashlib.sha256(stated.encode()).hexdigest()[:20]}.npz"
 
 

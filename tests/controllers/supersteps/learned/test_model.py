@@ -103,3 +103,17 @@ def test_options_that_do_not_go_together_are_said(tmp_path, monkeypatch, words, 
     given = [path if word == "MODEL" else word for word in words]
     with pytest.raises(ForesailError, match=message):
         CliRunner().invoke(app, ["bsp", "simulate", *given, "--forecast", "perfect"], catch_exceptions=False)
+
+
+def test_finished_jobs_of_another_model_with_the_same_name_are_run_again(tmp_path, monkeypatch):
+    monkeypatch.delenv("FORESAIL_DATA", raising=False)
+    path, changes = tmp_path / "model.npz", []
+    words = ("--strategy", "dqn", "--model", str(path), "--forecast", "perfect", "--length", "6", "--json")
+    for favourite in (0, 1):
+        weights, biases = np.zeros((12, 3), np.float32), np.eye(3, dtype=np.float32)[favourite]
+        save_model(PlannerModel("dqn", (3, 4), ((weights, biases),), {}), path)
+        result = CliRunner().invoke(
+            app, ["bsp", "simulate", *words, "--out", str(tmp_path / "jobs")], catch_exceptions=False
+        )
+        changes.append(json.loads(result.stdout[: result.stdout.rindex("}") + 1])["reconfigurations"])
+    assert changes == [0, 5]
