@@ -233,6 +233,14 @@ def test_gangs_come_from_labels_and_from_the_scheduling_group(tmp_path):
     assert workload.specs == [PodSpec()]
 
 
+def test_the_label_of_a_gang_stays_where_pods_are_selected_by_it(tmp_path):
+    labels = {"foresail.dev/gang": "g"}
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    workload = read_objects(tmp_path, make_pod("a", labels=labels, affinity=apart), make_pod("b", labels=labels))
+    assert [spec.labels for spec in workload.specs] == [tuple(labels.items())] * 2
+
+
 def test_what_placement_does_not_honour_is_told_once_with_counts(tmp_path):
     with capture_logs() as logs:
         read_objects(

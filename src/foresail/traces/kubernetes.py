@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foresail.core.spec import Gang, NodeSpec, PodSpec, Workload
 from foresail.errors import InputError, did_you_mean
@@ -22,9 +23,11 @@ from foresail.kube.objects.pod import PodWork, ignored_fields, pod_spec, pod_tim
 from foresail.kube.objects.priorities import PriorityClasses
 from foresail.kube.objects.quantity import RequestError, mapping
 from foresail.kube.objects.values import (
+    GANG,
     GANG_MIN,
     GANG_TIMEOUT_S,
     GPU_MODEL,
+    POD_GROUP,
     TRAINING,
     mapping_or_empty,
     named_metadata,
@@ -34,6 +37,8 @@ from foresail.kube.objects.values import (
 )
 from foresail.logs import get_logger
 from foresail.traces.training.models import shipped_models
+
+_GANG_LABELS = frozenset({POD_GROUP, GANG})
 
 
 def read_nodes(path: str | Path, *, skip_bad_rows: bool = False) -> tuple[list[NodeSpec], int]:
@@ -197,14 +202,15 @@ class _Pods:
                 get_logger().warning("gang_never_complete", gang=name, members=most, min_members=least)
             gang = Gang(name, most if least is None else least)
             gangs.append(gang if timeout_s is None else Gang(name, gang.min_members, timeout_s))
+        specs, spec_of = _without_gang_labels(list(self._specs), np.array(self._spec_of, dtype=np.int64))
         duration_s = np.array(self._duration_s, dtype=np.float64)
         work_cpu_s = np.array([work.work_cpu_s for work in self._work], dtype=np.float64)
         names = [work.training for work in self._work]
         trainings, training_of, work_cpu_s = shipped_models().resolve(names, work_cpu_s, duration_s)
         return Workload(
             names=list(self.row_of),
-            specs=list(self._specs),
-            spec_of=np.array(self._spec_of, dtype=np.int64),
+            specs=specs,
+            spec_of=spec_of,
             arrival_s=np.array(arrival_s, dtype=np.float64),
             duration_s=duration_s,
             priority=np.array(self._priority, dtype=np.int64),
@@ -244,6 +250,34 @@ class _Pods:
                 f"{before[:2]} on an earlier member; give all members the same"
             )
         return gang, limits
+
+
+def _without_gang_labels(specs: list[PodSpec], spec_of: NDArray[np.int64]) -> tuple[list[PodSpec], NDArray[np.int64]]:
+    """Specs without the labels that name gangs, unless a pod selects others by them: a gang is a column of its own, and
+    left among the labels it would give every gang a spec of its own.
+    """
+    if any(not _GANG_LABELS.isdisjoint(_selected_keys(spec)) for spec in specs):
+        return specs, spec_of
+    plain: dict[PodSpec, int] = {}
+    now = [
+        plain.setdefault(
+            replace(spec, labels=tuple(label for label in spec.labels if label[0] not in _GANG_LABELS)), len(plain)
+        )
+        for spec in specs
+    ]
+    return list(plain), np.array(now, dtype=np.int64)[spec_of]
+
+
+def _selected_keys(spec: PodSpec) -> Iterator[str]:
+    """Labels of pods that a pod's affinities and spread constraints look at."""
+    said = spec.kubernetes
+    if said is None:
+        return
+    preferred = (*said.preferred_affinity, *said.preferred_anti_affinity)
+    terms = (*said.affinity, *said.anti_affinity, *(weighted.term for weighted in preferred))
+    for selector in (*(term.selector for term in terms), *(one.selector for one in said.spread)):
+        if selector is not None:
+            yield from (line.key for line in selector.requirements)
 
 
 @dataclass(slots=True)

@@ -418,6 +418,13 @@ def test_a_version_of_an_api_that_is_not_served_takes_no_groups_of_another_away(
     ]
 
 
+@pytest.mark.parametrize("label", [GANG, POD_GROUP])
+def test_members_may_be_selected_by_the_label_of_their_gang(label):
+    cache, _, pods = with_nodes("a")
+    pods.apply("ADDED", make_pod("p", labels={label: "g"}, annotations={GANG_MIN: "2"}))
+    assert cache.pods["uid-p"].spec.labels == ((label, "g"),)
+
+
 def make_workload(name, **least):
     groups = [{"name": group, "policy": {"gang": {"minCount": count}}} for group, count in least.items()]
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {"podGroups": groups}}

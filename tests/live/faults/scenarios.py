@@ -7,7 +7,8 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.live.faults.gangs import gangs, gangs_killed
+from tests.live.faults.competing import competing
+from tests.live.faults.gangs import gangs, gangs_deleted, gangs_killed, gangs_refused, gangs_vanishing
 from tests.live.faults.preemption import preemption, preemption_killed, stall
 from tests.live.faults.proxy import NO_FAULT, Ask, Fault, Script, Storm, late_delivery
 from tests.live.faults.replicas import TIMEOUT_S, Replica
@@ -318,6 +319,10 @@ STORIES: dict[str, tuple[Story, int]] = {
     "restart": (restart, 4),
     "gangs": (gangs, 8),
     "gangs_killed": (gangs_killed, 8),
+    "gangs_refused": (gangs_refused, 3),
+    "gangs_vanishing": (gangs_vanishing, 4),
+    "gangs_deleted": (gangs_deleted, 2),
+    "competing": (competing, 1),
     "preemption": (preemption, 6),
     "preemption_killed": (preemption_killed, 6),
     "stall": (stall, 3),

@@ -22,11 +22,9 @@ from foresail.kube.objects.values import (
     CREATED,
     DELETED,
     DURATION_S,
-    GANG,
     GPU_MODEL,
     HELD_REQUEST,
     OWNER,
-    POD_GROUP,
     SCORED_REQUEST,
     TRAINING,
     WORK_CPU_S,
@@ -71,8 +69,7 @@ def pod_spec(
         extended=extended_resources(requested, "the request for"),
         node_selector=part(_node_selector, (), spec),
         tolerations=part(_tolerations, (), spec),
-        # A gang is a column of its own; left among the labels it would give every gang its own spec.
-        labels=tuple((key, text) for key, text in labels.items() if key not in {POD_GROUP, GANG}),
+        labels=tuple(labels.items()),
         namespace=namespace,
         owner=part(_owner, "", metadata, annotations),
     )
