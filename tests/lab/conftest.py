@@ -17,7 +17,7 @@ from foresail.lab.kubelet import KERNEL_SETTINGS, OUTSIDE
 
 PROGRAMS = {
     *("etcd", "kube-apiserver", "kube-controller", "kube-scheduler", "kwok", "kubelet"),
-    *("containerd", "containerd-shim", "runc", "busybox", "httpd"),
+    *("containerd", "containerd-shim", "runc", "busybox", "httpd", "java"),
 }
 """Names in /proc/PID/comm (at most 15 characters) of whatever a lab may start."""
 _SETTLED_S = 20.0

@@ -18,12 +18,15 @@ def test_each_missing_package_is_named_once(bare):
     assert packages.missing(kubelets=True) == [
         *("etcd-server", "openssl", "containerd", "runc", "iproute2", "busybox-static", "containernetworking-plugins")
     ]
+    assert packages.missing(kubelets=False, zookeeper=True) == ["etcd-server", "openssl", "zookeeper"]
     assert packages.missing(kubelets=False, measuring=True) == ["etcd-server", "openssl", "stress-ng"]
 
 
 def test_the_error_is_the_command_to_run(bare):
     with pytest.raises(LabError, match="run as root: apt-get install -y --no-install-recommends etcd-server openssl "):
         packages.need(kubelets=False)
+    with pytest.raises(LabError, match=r"openssl zookeeper \(or: foresail lab build --install --zookeeper\)"):
+        packages.need(kubelets=False, zookeeper=True)
 
 
 def test_only_root_may_install(bare, monkeypatch):

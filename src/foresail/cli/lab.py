@@ -38,6 +38,9 @@ def build(
     *,
     kubelets: Annotated[bool, typer.Option(help="Whether labs with real kubelets will be started.")] = True,
     helm: Annotated[bool, typer.Option("--helm", help="Compile Helm too, which renders the chart in deploy/.")] = False,
+    zookeeper: Annotated[
+        bool, typer.Option("--zookeeper", help="Whether labs with ZooKeeper will be started; its package brings Java.")
+    ] = False,
     install: Annotated[bool, typer.Option("--install", help="Install missing Debian packages; needs root.")] = False,
 ) -> None:
     """Compile Kubernetes and KWOK from their published Go modules, once a version.
@@ -54,11 +57,11 @@ def build(
     from foresail.lab import packages
 
     # What only measuring needs is installed along, and not missed by those who install nothing.
-    lacking = packages.missing(kubelets=kubelets, measuring=kubelets and install)
+    lacking = packages.missing(kubelets=kubelets, measuring=kubelets and install, zookeeper=zookeeper)
     if lacking and install:
         typer.echo(f"running: {packages.install_command(lacking)}", err=True)
         packages.install(lacking)
-        lacking = packages.missing(kubelets=kubelets)
+        lacking = packages.missing(kubelets=kubelets, zookeeper=zookeeper)
     for program, path in _build_with_bar(helm=helm).items():
         typer.echo(f"{program}: {path}")
     if lacking:
@@ -98,6 +101,9 @@ def up(
     workload_image: Annotated[
         bool, typer.Option("--workload-image", help="Give kubelets the image of: foresail lab image.")
     ] = False,
+    zookeeper: Annotated[
+        bool, typer.Option("--zookeeper", help="Start a ZooKeeper beside, for jobs whose tasks meet there.")
+    ] = False,
     scheduler: Annotated[bool, typer.Option(help="Whether kube-scheduler runs.")] = True,
     wait: Annotated[bool, typer.Option(help="Whether to wait until all nodes are ready.")] = True,
     base: Base = None,
@@ -113,7 +119,7 @@ def up(
 
         foresail lab up --name mine --kubelets 2 --node-cpu 500m --no-scheduler
 
-        foresail lab up --kubelets 2 --workload-image
+        foresail lab up --kubelets 2 --workload-image --zookeeper
     """
     from foresail.lab import Lab, LabSettings
 
@@ -124,6 +130,7 @@ def up(
         kubelets=kubelets,
         node_cpu=node_cpu,
         workload_image=workload_image,
+        zookeeper=zookeeper,
         scheduler=scheduler,
     )
     lab = Lab(name, settings, base=base)
@@ -135,6 +142,8 @@ def up(
         raise KeyboardInterrupt(f"lab {name} is not up: interrupted, {what}") from None
     typer.echo(f"lab {name} is up: {lab.url}, {fake_nodes} fake nodes, {kubelets} kubelets")
     typer.echo(f"kubeconfig: {lab.kubeconfig}")
+    if lab.zookeeper:
+        typer.echo(f"zookeeper: {lab.zookeeper}")
 
 
 @app.command()
@@ -258,6 +267,8 @@ def _print_status(found: LabStatus) -> None:
     typer.echo(f"lab {found.name} ({'up' if found.ready else 'not up yet'}) at {found.url}, in {found.folder}")
     for component, pid in found.components.items():
         typer.echo(f"  {component:26} {f'pid {pid}' if pid is not None else 'has ended'}")
+    if found.zookeeper:
+        typer.echo(f"  ZooKeeper at {found.zookeeper}")
     if not found.answers:
         typer.echo("  the API server does not answer; see: foresail lab logs kube-apiserver")
         return

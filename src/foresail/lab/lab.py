@@ -13,7 +13,7 @@ from foresail.kube.api.blocking import BlockingClient
 from foresail.kube.api.errors import ClusterError
 from foresail.kube.api.kinds import NODE
 from foresail.kube.objects.values import Object
-from foresail.lab import components, control_plane, fake_nodes, kubelet, packages, teardown
+from foresail.lab import components, control_plane, fake_nodes, kubelet, packages, teardown, zookeeper
 from foresail.lab.certificates import ADMIN
 from foresail.lab.errors import LabError
 from foresail.lab.processes import kill, marked
@@ -39,6 +39,8 @@ class LabStatus:
     """Whether the API server does."""
     nodes: dict[str, bool]
     """Node: whether it is Ready; empty if the API server does not answer."""
+    zookeeper: str = ""
+    """HOST:PORT of the lab's ZooKeeper; empty if it has none."""
 
     @property
     def is_whole(self) -> bool:
@@ -76,7 +78,7 @@ class Lab:
     def up(self, show: Show | None = None, *, wait: bool = True) -> None:
         """Start what does not run yet; on an error or an interrupt a lab that was new is removed again."""
         self.settings.check()
-        packages.need(kubelets=self.settings.kubelets > 0)
+        packages.need(kubelets=self.settings.kubelets > 0, zookeeper=self.settings.zookeeper)
         _need_programs(self.settings)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -100,6 +102,8 @@ class Lab:
 
     def _start(self, site: Site, *, wait: bool) -> None:
         control_plane.start(site)
+        if site.settings.zookeeper:
+            zookeeper.start(site)
         if site.settings.controllers:
             fake_nodes.start(site)
         if site.settings.kubelets:
@@ -160,6 +164,12 @@ class Lab:
         return self._site.url
 
     @property
+    def zookeeper(self) -> str:
+        """HOST:PORT of the lab's ZooKeeper; empty if it has none."""
+        port = self.state.ports.get(zookeeper.ZOOKEEPER)
+        return "" if port is None else f"127.0.0.1:{port}"
+
+    @property
     def kubeconfig(self) -> Path:
         """For an administrator; the keys are inside."""
         return self._site.kubeconfig(ADMIN.file)
@@ -197,7 +207,7 @@ class Lab:
         with suppress(LabError, ClusterError), self.api() as api:
             nodes = {node["metadata"]["name"]: _is_ready(node) for node in api.items(NODE.path)}
             answers = True
-        return LabStatus(self.name, self.folder, state.ready, self.url, pids, answers, nodes)
+        return LabStatus(self.name, self.folder, state.ready, self.url, pids, answers, nodes, self.zookeeper)
 
 
 def _need_programs(settings: LabSettings) -> None:

@@ -20,6 +20,9 @@ KUBELETS = {
 }
 MEASURING = {"stress-ng": "stress-ng"}
 """For `foresail measure stress` on the machine itself; a lab does without."""
+ZOOKEEPER_JAR = Path("/usr/share/java/zookeeper.jar")
+ZOOKEEPER_PACKAGE = "zookeeper"
+"""Brings Java along. Not zookeeperd, which is the same as a service of the machine."""
 CNI_PACKAGE = "containernetworking-plugins"
 
 
@@ -28,12 +31,14 @@ def cni_folder() -> Path | None:
     return next((folder for folder in CNI_FOLDERS if (folder / "bridge").is_file()), None)
 
 
-def missing(*, kubelets: bool, measuring: bool = False) -> list[str]:
+def missing(*, kubelets: bool, measuring: bool = False, zookeeper: bool = False) -> list[str]:
     """Names of the Debian packages that are not there, in the order to install them."""
     needed = CONTROL_PLANE | (KUBELETS if kubelets else {}) | (MEASURING if measuring else {})
     lacking = [package for program, package in needed.items() if shutil.which(program) is None]
     if kubelets and cni_folder() is None:
         lacking.append(CNI_PACKAGE)
+    if zookeeper and (shutil.which("java") is None or not ZOOKEEPER_JAR.is_file()):
+        lacking.append(ZOOKEEPER_PACKAGE)
     return list(dict.fromkeys(lacking))
 
 
@@ -42,11 +47,12 @@ def install_command(packages: list[str]) -> str:
     return f"apt-get install -y --no-install-recommends {' '.join(packages)}"
 
 
-def need(*, kubelets: bool) -> None:
+def need(*, kubelets: bool, zookeeper: bool = False) -> None:
     """Raise an error with the command to run if packages are missing."""
-    lacking = missing(kubelets=kubelets)
+    lacking = missing(kubelets=kubelets, zookeeper=zookeeper)
     if lacking:
-        raise LabError(f"missing programs; run as root: {install_command(lacking)} (or: foresail lab build --install)")
+        build = f"foresail lab build --install{' --zookeeper' if zookeeper else ''}"
+        raise LabError(f"missing programs; run as root: {install_command(lacking)} (or: {build})")
 
 
 def install(packages: list[str]) -> None:

@@ -34,6 +34,8 @@ class LabSettings:
     """Whether kube-scheduler runs."""
     controllers: bool = True
     """Whether kube-controller-manager and KWOK run; without them nobody changes what you make but the scheduler."""
+    zookeeper: bool = False
+    """Whether a ZooKeeper runs beside."""
     apiserver_flags: tuple[str, ...] = ()
     """More flags for kube-apiserver, such as --runtime-config=…"""
     scheduler_flags: tuple[str, ...] = ()

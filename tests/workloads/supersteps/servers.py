@@ -10,11 +10,14 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from kazoo.client import KazooClient
+
 from foresail.lab import Lab
 from foresail.live.boards import api_access
 from foresail.workloads.supersteps.board import CoordinatorBoard, TaskBoard
 from foresail.workloads.supersteps.leases import JOB_LABEL, RECORD, LeaseStore
 from foresail.workloads.supersteps.records import StepResult
+from foresail.workloads.supersteps.zookeeper import ZooKeeperStore
 
 WITHIN_S = 60.0
 """Long enough for everything that happens at all, on a busy machine."""
@@ -30,10 +33,51 @@ def until(so, within_s=WITHIN_S):
 
 
 @dataclass
-class LeaseServer:
-    """An API server of a lab."""
+class Server:
+    """A component of a lab."""
 
     lab: Lab
+    component = ""
+
+    def restart(self):
+        self.lab.restart(self.component)
+
+    @contextmanager
+    def stopped(self):
+        """It listens, and answers nobody."""
+        pid = self.lab.state.processes[self.component].pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+class ZooKeeperServer(Server):
+    component = "zookeeper"
+
+    def store(self, job, **more):
+        return ZooKeeperStore(self.lab.zookeeper, f"/tests/{job}", **more)
+
+    def scribble(self, job, task, text):
+        """What somebody with the right to write puts in place of a record."""
+        path = f"/tests/{job}/tasks/{task}" if task else f"/tests/{job}/job"
+        with self.client() as client:
+            client.ensure_path(path)
+            client.set(path, text.encode())
+
+    @contextmanager
+    def client(self):
+        client = KazooClient(self.lab.zookeeper)
+        client.start(WITHIN_S)
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+
+class LeaseServer(Server):
     component = "kube-apiserver"
 
     def store(self, job):
@@ -52,25 +96,12 @@ class LeaseServer:
                 made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": about, "spec": {}}
                 api.create(path, made)
 
-    def restart(self):
-        self.lab.restart(self.component)
-
-    @contextmanager
-    def stopped(self):
-        """It listens, and answers nobody."""
-        pid = self.lab.state.processes[self.component].pid
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(pid, signal.SIGCONT)
-
 
 @dataclass
 class Job:
     """One job on a server: boards that are closed at the end, and what they told."""
 
-    server: LeaseServer
+    server: Server
     name: str = field(default_factory=lambda: f"job-{next(_numbers)}")
     told: list[str] = field(default_factory=list)
     _boards: list[object] = field(default_factory=list)

@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from tests.workloads.supersteps.servers import WITHIN_S, Job, Later, LeaseServer, made
+from tests.workloads.supersteps.servers import WITHIN_S, Job, Later, LeaseServer, ZooKeeperServer, made
 
 from foresail.lab import Lab
 from foresail.workloads.supersteps.board import (
@@ -26,12 +26,12 @@ SLACK_S = 60.0
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    lab = Lab("board", base=tmp_path_factory.mktemp("labs"), scheduler=False, controllers=False)
+    lab = Lab("board", base=tmp_path_factory.mktemp("labs"), scheduler=False, controllers=False, zookeeper=True)
     with lab:
-        yield {"lease": LeaseServer(lab)}
+        yield {"lease": LeaseServer(lab), "zookeeper": ZooKeeperServer(lab)}
 
 
-@pytest.fixture(params=["lease"])
+@pytest.fixture(params=["lease", "zookeeper"])
 def server(request, servers):
     return servers[request.param]
 

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from tests.workloads.supersteps.servers import WITHIN_S, Job, LeaseServer, until
+from tests.workloads.supersteps.servers import WITHIN_S, Job, LeaseServer, ZooKeeperServer, until
 
 from foresail.lab import Lab
 
@@ -47,8 +47,8 @@ class Tasks:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    with Lab("task", base=tmp_path_factory.mktemp("labs"), scheduler=False, controllers=False) as lab:
-        yield {"lease": LeaseServer(lab)}
+    with Lab("task", base=tmp_path_factory.mktemp("labs"), scheduler=False, controllers=False, zookeeper=True) as lab:
+        yield {"lease": LeaseServer(lab), "zookeeper": ZooKeeperServer(lab)}
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +71,10 @@ def lease_options(servers, tmp_path_factory):
     return ["--api-server", lab.url, "--api-ca", str(lab.ca), "--api-token-file", str(path)]
 
 
-@pytest.fixture(params=["lease"])
+@pytest.fixture(params=["lease", "zookeeper"])
 def tasks(request, servers):
     job = Job(servers[request.param])
-    more = request.getfixturevalue("lease_options")
+    more = request.getfixturevalue("lease_options") if request.param == "lease" else []
     tasks = Tasks(job, ["--board", job.coordinator()._store.address, "--timeout-s", str(WITHIN_S), *more])
     yield tasks
     tasks.end()

@@ -106,8 +106,8 @@ class BoardStore(Protocol):
     def read(self, name: str, by_s: float) -> Stored | None:
         """A record; None if there is none. The next `wait` on it ends when it changes after this."""
 
-    def read_tasks(self, by_s: float) -> Mapping[str, Stored]:
-        """The records of all tasks. The next `wait` for them ends when one changes after this."""
+    def read_tasks(self, by_s: float, wanted: Collection[str] | None = None) -> Mapping[str, Stored]:
+        """The records of all tasks, or at least of those wanted; the next `wait` for them ends when one changes."""
 
     def write(self, name: str, text: str, was: Stored | None, by_s: float) -> bool:
         """Put a text in place of the one read; returns whether nobody was quicker."""
@@ -249,7 +249,9 @@ class CoordinatorBoard(_Board):
         found, trouble, pause_s = dict[str, StepResult](), "", _PAUSE_S[0]
         while True:
             try:
-                found, trouble = self._results(step, by_s, tasks), ""
+                # What was reported stays; only the others are asked for.
+                found |= self._results(step, by_s, [task for task in tasks if task not in found], tasks)
+                trouble = ""
                 pause_s = _PAUSE_S[0]
                 if len(found) == len(set(tasks)):
                     return found
@@ -299,13 +301,15 @@ class CoordinatorBoard(_Board):
 
         self._asking("removing the job", timeout_s, attempt)
 
-    def _results(self, step: int, by_s: float, tasks: Collection[str] | None = None) -> dict[str, StepResult]:
-        if tasks is None:
+    def _results(
+        self, step: int, by_s: float, wanted: Collection[str] | None = None, known: Collection[str] = ()
+    ) -> dict[str, StepResult]:
+        if wanted is None:
             _stored, job = self._job(by_s)
-            tasks = job.works.keys() if job is not None else ()
+            known = job.works.keys() if job is not None else ()
         found = {}
-        for task, stored in self._store.read_tasks(by_s).items():
-            if task not in tasks:
+        for task, stored in self._store.read_tasks(by_s, wanted).items():
+            if task not in known:
                 self._tell_once(f"unknown {task[:80]}", f'a record of "{task[:80]}", no task of the job, is skipped')
                 continue
             record = self._read_task(task, stored)

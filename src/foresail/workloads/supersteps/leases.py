@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -60,7 +60,7 @@ class LeaseStore:
         self._seen[name] = items[0]
         return _stored(items[0])
 
-    def read_tasks(self, by_s: float) -> Mapping[str, Stored]:
+    def read_tasks(self, by_s: float, wanted: Collection[str] | None = None) -> Mapping[str, Stored]:  # noqa: ARG002 - one list has them all
         items, self._versions[None] = self._list(self._selector, by_s)
         before = f"{self._name}."
         found = {
