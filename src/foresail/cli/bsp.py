@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foresail.cli.bsp_run import EPILOG as RUN_EXAMPLES
+from foresail.cli.bsp_run import run
 from foresail.cli.compiling import compiling_is_announced
 from foresail.experiments.supersteps.request import MODEL_STRATEGIES, STRATEGIES, JobRequest
 
@@ -20,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
+app.command(epilog=RUN_EXAMPLES)(run)
 
 EPILOG = """
 Examples:

@@ -32,7 +32,7 @@ TASK_BRINGS = 3
 """What every task brings, as a multiple of what it has at least: as published, 24000 milli for eight with 1000 each."""
 STEPS_OF_LEAST = 10
 """CPU is given out in so many parts of what a task has at least, unless told: as published, 100 milli of 1000."""
-_MODELS: dict[str, Callable[[RuntimeProfile], RuntimeModel]] = {
+RUNTIMES: dict[str, Callable[[RuntimeProfile], RuntimeModel]] = {
     "spline": SplineRuntime,
     "monotone": MonotoneRuntime,
 }
@@ -94,7 +94,7 @@ def simulate_job(
             f"--start {request.start} and --length {request.length} need {last} rows, and the data has {data.rows}"
         )
     grid = grid_of(request, source, len(data.tasks))
-    curves = _MODELS[request.runtime](profile).curves(grid.shares_milli)
+    curves = RUNTIMES[request.runtime](profile).curves(grid.shares_milli)
     planner = make_planner(request, curves, grid)
     if planner.horizon > data.actual.shape[2]:
         raise OptionError(f"--window is {planner.horizon}; the data looks {data.actual.shape[2]} supersteps ahead")

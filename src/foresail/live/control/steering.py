@@ -53,6 +53,7 @@ class LiveSteering(Listener):
         scheduler_name: str,
         rooms: Rooms,
         records_namespace: str,
+        records_of: str = "",
         scheduler: Scheduler | None = None,
         lives: Lives | None = None,
         telemetry: Telemetry | None = None,
@@ -65,7 +66,8 @@ class LiveSteering(Listener):
         resize_ended: Callable[[ResizeEnd], None] = lambda _: None,
     ) -> None:
         """`scheduler` places the pods and can hold room for them; without one, beside another scheduler, nothing is
-        held. `rooms` are where moved pods go, and moves and resizes are written down in `records_namespace`. `failed`
+        held. `rooms` are where moved pods go, and moves and resizes are written down in `records_namespace`, as those
+        of `records_of`, by default of the scheduler: whoever steers beside others of its name says its own. `failed`
         is told of each turn of a controller that came to nothing, `move_ended` and `resize_ended` of each of those.
         """
         self._may_act: Callable[[], bool] = lambda: True
@@ -88,7 +90,7 @@ class LiveSteering(Listener):
             cache,
             clock,
             journal,
-            ResizeRecords(api, records_namespace, scheduler_name),
+            ResizeRecords(api, records_namespace, records_of or scheduler_name),
             scheduler=scheduler,
             settings=resizes,
             ended=resize_ended,
@@ -98,7 +100,7 @@ class LiveSteering(Listener):
             cache,
             clock,
             journal,
-            MoveRecords(api, records_namespace, scheduler_name),
+            MoveRecords(api, records_namespace, records_of or scheduler_name),
             rooms,
             checkpoints or NoCheckpoints(),
             now_s=lambda: clock.now() + self._epoch_s,

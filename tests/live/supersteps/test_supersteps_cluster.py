@@ -1,0 +1,177 @@
+"""A bulk-synchronous job on a real kubelet: stress-ng tasks, barriers, resizes in place, and what may go wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foresail.experiments.supersteps.on_kube import ROWS
+from foresail.kube.api.blocking import BlockingClient
+from foresail.kube.api.connect import find_connection
+from foresail.kube.api.errors import ClusterError
+from foresail.lab import Lab
+from foresail.live.supersteps.job import RowFile, SuperstepRow
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.alone,
+    pytest.mark.skipif(os.geteuid() != 0, reason="real kubelets need root"),
+]
+TASKS = {"bsearch": 0.45, "memcpy": 0.5, "vecmath": 4.0}
+LENGTH = 10
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="fs-") as made:
+        yield Path(made)
+
+
+@pytest.fixture(scope="module")
+def lab(folder: Path) -> Iterator[Lab]:
+    with Lab("bsp", kubelets=1, node_cpu="1500m", workload_image=True, base=folder) as up:
+        yield up
+
+
+def experiment(folder: Path, name: str, **more: str) -> Path:
+    """Work divided by CPU, roughly as stress-ng has it: planners need no more to change splits."""
+    rows = ["task,workload,cpu_milli,seconds"]
+    rows += [
+        f"{task},{work},{milli},{0.01 * work * 1000 / milli}"
+        for task in TASKS
+        for work in (5, 20, 40, 60)
+        for milli in (100, 200, 400, 900)
+    ]
+    (folder / "profile.csv").write_text("\n".join(rows) + "\n")
+    said = {"length": str(LENGTH), "barrier": '"lease"', **more}
+    lines = [f'name = "{name}"', 'profile = "profile.csv"', "cpu_milli = 900", 'strategy = "static"', "window = 2"]
+    lines += ['forecast = "perfect"', 'penalty = "measured"', *(f"{key} = {value}" for key, value in said.items())]
+    for task, modifier in TASKS.items():
+        lines += ["[[tasks]]", f'name = "{task}"', f"modifier = {modifier}"]
+    lines += ["[cluster]", 'scheduler = "default-scheduler"', "superstep_within_s = 120.0"]
+    path = folder / f"{name}.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+class Running:
+    """`foresail bsp run` as a process of its own, and the rows that it writes."""
+
+    def __init__(self, lab: Lab, path: Path) -> None:
+        self.out = path.parent / path.stem
+        self.rows = RowFile(self.out / ROWS)
+        self._said = (path.parent / f"{path.stem}-{time.monotonic_ns()}.log").open("w+")
+        words = ["bsp", "run", str(path), "--lab", lab.name, "--lab-dir", str(lab.folder.parent), "--out"]
+        command = [sys.executable, "-c", "from foresail.cli.main import main; main()", *words, str(self.out)]
+        self.process = subprocess.Popen(command, stdout=self._said, stderr=subprocess.STDOUT)
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._said.close()
+
+    @property
+    def said(self) -> str:
+        self._said.seek(0)
+        return self._said.read()
+
+    def until(self, reached: Callable[[], Any], within_s: float = 120.0) -> Any:
+        until_s = time.monotonic() + within_s
+        while True:
+            found = reached()
+            if found:
+                return found
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < until_s, f"not within {within_s} s: {self.said}"
+            time.sleep(0.1)
+
+    def done(self) -> list[SuperstepRow]:
+        """Until it has ended well."""
+        assert self.process.wait(120) == 0, self.said
+        return self.rows.rows()
+
+
+def pods(api: BlockingClient, job: str) -> dict[str, dict[str, Any]]:
+    with contextlib.suppress(ClusterError):
+        found = api.items(f"/api/v1/namespaces/default/pods?labelSelector=foresail.dev/superstep-job%3D{job}")
+        return {one["metadata"]["labels"]["foresail.dev/superstep-task"]: one for one in found}
+    return {}
+
+
+def check_whole(rows: list[SuperstepRow], length: int) -> None:
+    assert [row.step for row in rows] == list(range(length))
+    for row in rows:
+        assert set(row.seconds) == set(TASKS)
+        assert all(seconds > 0 for seconds in row.seconds.values())
+        assert sum(row.cpu_milli.values()) <= 900
+
+
+def test_splits_change_in_place_between_supersteps_on_leases(lab, folder):
+    path = experiment(folder, "lease")
+    with Running(lab, path) as running:
+        rows = running.done()
+        said = running.said
+    check_whole(rows, LENGTH)
+    ends = [one.outcome for row in rows for one in row.resizes]
+    assert len(ends) >= 3
+    assert set(ends) == {"done"}, ends
+    # Nobody was made anew for it: each task was one pod from the beginning to the end.
+    assert {attempt for row in rows for attempt in row.attempt.values()} == {1}
+    assert not any(row.recreated for row in rows)
+    # What a change took is what the next plan was told, and what was measured stands in the page.
+    assert any(row.changed and row.changing_s > 0 for row in rows)
+    assert (running.out / "overlay.html").is_file(), said
+    with BlockingClient(find_connection(lab.kubeconfig)) as api:
+        leases = api.items("/apis/coordination.k8s.io/v1/namespaces/default/leases")
+        assert [one["metadata"]["name"] for one in leases if "superstep" in str(one["metadata"].get("labels"))] == []
+
+
+def test_a_lost_task_a_killed_coordinator_and_a_restarted_api_server_cost_no_superstep(lab, folder):
+    path = experiment(folder, "faults", length="14")
+    with BlockingClient(find_connection(lab.kubeconfig)) as api:
+        with Running(lab, path) as first:
+            first.until(lambda: len(first.rows.rows()) >= 2)
+            (killed,) = [one for task, one in pods(api, "faults").items() if task == "memcpy"]
+            api.delete(f"/api/v1/namespaces/default/pods/{killed['metadata']['name']}?gracePeriodSeconds=0")
+            first.until(
+                lambda: (
+                    (there := pods(api, "faults").get("memcpy"))
+                    and there["metadata"]["uid"] != killed["metadata"]["uid"]
+                )
+            )
+            before = len(first.rows.rows())
+            first.until(lambda: len(first.rows.rows()) > before)
+            first.process.send_signal(signal.SIGKILL)
+            first.process.wait()
+            known = len(first.rows.rows())
+        with Running(lab, path) as second:
+            second.until(lambda: len(second.rows.rows()) > known)
+            lab.restart("kube-apiserver")
+            rows = second.done()
+    check_whole(rows, 14)
+    # Only the task that was killed was anybody else's; the others were one pod all the time.
+    attempts = {task: max(row.attempt[task] for row in rows) for task in TASKS}
+    assert attempts["memcpy"] >= 2
+    assert attempts["bsearch"] == attempts["vecmath"] == 1
+
+
+def test_a_job_whose_work_takes_too_long_ends_with_the_reason(lab, folder):
+    path = experiment(folder, "late", length="3")
+    path.write_text(path.read_text().replace("modifier = 0.5", "modifier = 5000.0").replace("120.0", "4.0"))
+    with Running(lab, path) as running:
+        assert running.process.wait(120) == 2, running.said
+        assert "superstep 0 was not done within 4 s" in running.said
+        assert "memcpy is still at work" in running.said
