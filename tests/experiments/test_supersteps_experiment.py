@@ -85,7 +85,7 @@ def test_where_tasks_meet_is_no_part_of_what_a_job_is(folder):
         ("cpu_milli = 900\n", "", "cpu_milli is missing"),
         ("cpu_milli = 900", "cpu_milli = 200", "3 tasks with 100 milli each need 300, and the job has 200"),
         ('name = "b"', 'name = "a"', "tasks are called a, a, c; each has a name of its own"),
-        ("penalty = 1.5", 'penalty = "guessed"', 'penalty is \'guessed\'; write a number of seconds, or "measured"'),
+        ("penalty = 1.5", 'penalty = "guessed"', "penalty is 'guessed'; write a number of seconds, or \"measured\""),
         ("penalty = 1.5", "penalty = -1", "penalty is -1; it is a number of seconds, 0 or more"),
         ('strategy = "static"', 'strategy = "statik"', 'no strategy "statik"'),
         ('profile = "profile.csv"\n', "", "profile is missing; measure one with: foresail measure stress"),

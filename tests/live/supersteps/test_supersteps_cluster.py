@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -75,7 +75,7 @@ class Running:
         command = [sys.executable, "-c", "from foresail.cli.main import main; main()", *words, str(self.out)]
         self.process = subprocess.Popen(command, stdout=self._said, stderr=subprocess.STDOUT)
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:

@@ -127,7 +127,7 @@ class SuperstepsExperiment:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class PreparedJob:
+class ExperimentJob:
     """What a job has to do, and what decides about its splits; made anew for each run, since planners remember."""
 
     works: Floats
@@ -215,7 +215,7 @@ def grid_of(experiment: SuperstepsExperiment) -> ShareGrid:
     )
 
 
-def prepare(experiment: SuperstepsExperiment, *, penalty_s: float | None = None) -> PreparedJob:
+def prepare(experiment: SuperstepsExperiment, *, penalty_s: float | None = None) -> ExperimentJob:
     """What a run of the experiment begins with; with another penalty than the file's if one was measured."""
     grid = grid_of(experiment)
     profile = read_measured(Path(experiment.profile)).of([task.profile_task or task.name for task in experiment.tasks])
@@ -250,7 +250,7 @@ def prepare(experiment: SuperstepsExperiment, *, penalty_s: float | None = None)
     names = [task.name for task in experiment.tasks]
     splitter = JobSplitter(names, planner, make_feed(request, source, data), curves, grid)
     works = np.ascontiguousarray(scaled(data.actual)[:, start:last, 0].T)
-    return PreparedJob(works, curves, splitter)
+    return ExperimentJob(works, curves, splitter)
 
 
 def _data(experiment: SuperstepsExperiment) -> tuple[JobData, list[Series], int]:

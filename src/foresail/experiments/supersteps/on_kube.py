@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from foresail.experiments.supersteps.experiment import PreparedJob, SuperstepsExperiment, prepare
+from foresail.experiments.supersteps.experiment import ExperimentJob, SuperstepsExperiment, prepare
 from foresail.kube.api.client import Client
 from foresail.kube.api.connect import Connection
 from foresail.live.boards import api_access
@@ -22,7 +22,7 @@ from foresail.workloads.supersteps.board import CoordinatorBoard
 ROWS = "supersteps.jsonl"
 
 
-def gang_job(experiment: SuperstepsExperiment, prepared: PreparedJob) -> GangJob:
+def gang_job(experiment: SuperstepsExperiment, prepared: ExperimentJob) -> GangJob:
     """The job as a coordinator takes it."""
     return GangJob(
         name=experiment.name,
