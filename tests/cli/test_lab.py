@@ -103,7 +103,7 @@ def test_an_image_that_is_there_is_not_made_again(tmp_path, monkeypatch):
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(3_000_000))
     ran = run("image", PATH=str(tmp_path))
-    assert (ran.exit_code, ran.output) == (0, f"localhost/foresail/workload:3: {path} (3 MB)\n")
+    assert (ran.exit_code, ran.output) == (0, f"localhost/foresail/workload:4: {path} (3 MB)\n")
 
 
 def test_helm_is_looked_for_only_when_asked_for(tmp_path, monkeypatch):

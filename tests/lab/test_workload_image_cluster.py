@@ -17,6 +17,8 @@ pytestmark = [
 PODS = "/api/v1/namespaces/default/pods"
 SCRIPT = """set -e
 python3 -c 'import numpy; print("numpy", numpy.linalg.norm([3, 4]))'
+python3 -c 'import foresail.workloads.supersteps.zookeeper; print("kazoo", "there")'
+python3 -m foresail.workloads.supersteps.task --help
 stress-ng --cpu 1 -t 2 2>&1
 iperf3 --version
 iperf3 -s -1 -D -p 5201
@@ -51,7 +53,7 @@ def test_a_pod_computes_stresses_and_measures_and_the_image_outlives_the_lab(lab
         )
         said = api.text(f"{PODS}/works/log")
         assert ended["status"]["phase"] == "Succeeded", said
-        for word in ("numpy 5.0", "successful run completed", "iperf 3", "receiver"):
+        for word in ("numpy 5.0", "kazoo there", "--board", "successful run completed", "iperf 3", "receiver"):
             assert word in said
         # Up again: the node has the image already.
         lab.up()

@@ -75,7 +75,7 @@ def image(
 ) -> None:
     """Make an image with Python, numpy, stress-ng and iperf3 of Debian packages, and our trainers, once.
 
-    Pods of a lab that is up with --workload-image use it as localhost/foresail/workload:3, imagePullPolicy: Never.
+    Pods of a lab that is up with --workload-image use it as localhost/foresail/workload:4, imagePullPolicy: Never.
     Takes some seconds and no root; it is kept between labs.
 
     For example:

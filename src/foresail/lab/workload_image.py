@@ -1,5 +1,5 @@
-"""An image for workloads that train and measure: Python with numpy, stress-ng and iperf3, of Debian packages, and the
-room `foresail.workloads`.
+"""An image for workloads that train and measure: Python with numpy and kazoo, stress-ng and iperf3, of Debian packages,
+and the room `foresail.workloads`.
 
 The packages are unpacked into one layer and none of their scripts is run, so neither root nor Docker is needed, and the
 same packages give the same bytes. It is made once and kept beside the compiled programs.
@@ -29,18 +29,23 @@ from foresail.lab.components import cache_folder
 from foresail.lab.errors import LabError
 from foresail.lab.state import locked
 
-VERSION = 3
+VERSION = 4
 """Of the recipe below: another one makes another image."""
 WORKLOAD_IMAGE = f"localhost/foresail/workload:{VERSION}"
 """Pods name it with imagePullPolicy: Never."""
 PACKAGES = (
     # numpy's matrices by OpenBLAS: the plain library that it would come with takes ten times as long.
     *("python3", "python3-numpy", "libopenblas0-pthread", "stress-ng", "iperf3"),
+    # For tasks that meet on ZooKeeper.
+    "python3-kazoo",
     *("dash", "coreutils", "grep", "sed", "netbase"),
 )
 UNNEEDED = (
     # Only packages' scripts need these, and no script is run.
     *("adduser", "debconf", "dpkg", "libpam*", "libsemanage*", "libsepol*", "passwd", "perl*", "libperl*", "tar"),
+    # kazoo in other ways than with threads, and logins that it can do without.
+    *("python3-eventlet", "python3-gevent", "python3-greenlet", "python3-dnspython", "python3-jinja2", "libev4*"),
+    *("python3-markupsafe", "python3-zope*", "python3-pure-sasl", "python3-kerberos", "lsb-release"),
     # Drivers of graphics cards, for a test of stress-ng that no lab can run; what it links against stays.
     *("libegl-mesa*", "libgl1-mesa*", "libglx-mesa*", "libllvm*", "libz3-*"),
 )
