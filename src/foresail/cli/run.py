@@ -24,6 +24,7 @@ from foresail.cli.program_options import (
 from foresail.cli.which_cluster import Context, Kubeconfig
 from foresail.errors import OptionError
 from foresail.live.resizes.settings import ResizeSettings
+from foresail.live.scheduler.gang_settings import GangWaitSettings
 from foresail.live.telemetry.settings import TelemetrySettings
 from foresail.settings import make
 
@@ -42,7 +43,9 @@ Examples:
 """
 
 
-@takes_options(OptionSource(TelemetrySettings), OptionSource(ResizeSettings), after=True)
+@takes_options(
+    OptionSource(TelemetrySettings), OptionSource(ResizeSettings), OptionSource(GangWaitSettings), after=True
+)
 def run(
     given: Given,
     policy: Annotated[
@@ -147,6 +150,7 @@ def run(
         dry_run=dry_run,
         telemetry=make(TelemetrySettings, given.of(TelemetrySettings)),
         resizes=make(ResizeSettings, given.of(ResizeSettings)),
+        gangs=make(GangWaitSettings, given.of(GangWaitSettings)),
         log_in_full=log_level == "debug",
     )
     try:

@@ -62,6 +62,22 @@ def place_gang(
     return [], refusal
 
 
+def answered(questions: Questions[Result], answer: Callable[[Pod], Placement | NoFit]) -> Result:
+    """Go through a loop that asks; what an answer raises is raised in the loop, which puts its books in order."""
+    try:
+        pod = next(questions)
+        while True:
+            try:
+                outcome = answer(pod)
+            except BaseException as error:  # noqa: BLE001 - the loop raises it again
+                pod = questions.throw(error)
+            else:
+                pod = questions.send(outcome)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
 def _take_back(placed: Placements, table: NodeTable) -> None:
     for pod, _ in reversed(placed):
         table.forget(pod.uid)

@@ -73,7 +73,7 @@ class GangSearch:
         self._tries = 0
         self._ends_s = clock.now() + limits.seconds
 
-        self._waiting: list[list[Pod]] = list(_by_kind(members).values())
+        self._waiting: list[list[Pod]] = list(self._by_kind(members).values())
         """The members that have no node yet, one list for each kind; emptied from the end."""
         self._requests = np.array([pods[0].request for pods in self._waiting])
         self._placed: Placements = []
@@ -117,16 +117,26 @@ class GangSearch:
         table, examples = self._table, [pods[0] for pods in self._waiting]
         filters = Filters.of(self._profile)
         self._filters = {pod.shape: filters.for_shape(pod, table) for pod in examples}
-        open_rows = {_kind_of(pod): self._open_rows(pod) for pod in examples}
+        open_rows = {self._kind_of(pod): self._open_rows(pod) for pod in examples}
         if self._room_only_shrinks:
             self._rows = open_rows
         own = [pod.spec.kubernetes for pod in examples]
         if any(kubernetes is not None and (kubernetes.claims or kubernetes.disks) for kubernetes in own):
             apart: Collection[int] = range(table.count)  # which volumes a node can reach is not in its columns
         else:
-            apart = {table.row_of[held.node] for held in self._holds if held.node in table.row_of}
+            apart = {row for pod in examples for row in self._holds.holders(pod, table)} if self._holds else ()
         takes = [np.isin(table.every_row, rows) for rows in open_rows.values()]
         self._nodes = _AlikeNodes(table, takes, apart, looks_around=not self._room_only_shrinks)
+
+    def _kind_of(self, pod: Pod) -> Hashable:
+        """The same for members that are interchangeable: they ask the same, and the same holds are against them."""
+        return pod.shape, self._holds.kind_of(pod)
+
+    def _by_kind(self, members: Sequence[Pod]) -> dict[Hashable, list[Pod]]:
+        kinds: dict[Hashable, list[Pod]] = {}
+        for pod in reversed(members):  # they are taken from the end
+            kinds.setdefault(self._kind_of(pod), []).append(pod)
+        return kinds
 
     # --- one step after the other ----------------------------------------------------------------------------------
 
@@ -190,11 +200,13 @@ class GangSearch:
     def _open_rows(self, pod: Pod) -> Rows:
         """The nodes that take a member now, room that is held for others aside."""
         filters = self._filters[pod.shape]
-        rows = filters.left_of(self._rows.get(_kind_of(pod), self._table.every_row), pod, self._table)
+        rows = filters.left_of(self._rows.get(self._kind_of(pod), self._table.every_row), pod, self._table)
         held = self._holds.holders(pod, self._table) if self._holds else {}
         if not held:
             return rows
-        open_to_it = [row not in held or filters.passes(pod, self._table, row, held[row]) for row in rows.tolist()]
+        open_to_it = [
+            row not in held or self._holds.lets(filters, pod, self._table, row, held[row]) for row in rows.tolist()
+        ]
         return rows[open_to_it]
 
     def _tightest_first(self, kind: int, rows: Rows) -> list[int]:
@@ -293,15 +305,3 @@ class _AlikeNodes:
 
 class _TakesTooLongError(Exception):
     """A limit of the search is reached."""
-
-
-def _kind_of(pod: Pod) -> Hashable:
-    """The same for members that are interchangeable: they ask the same, and the same holds are against them."""
-    return pod.shape, pod.priority
-
-
-def _by_kind(members: Sequence[Pod]) -> dict[Hashable, list[Pod]]:
-    kinds: dict[Hashable, list[Pod]] = {}
-    for pod in reversed(members):  # they are taken from the end
-        kinds.setdefault(_kind_of(pod), []).append(pod)
-    return kinds

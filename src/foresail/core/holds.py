@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from foresail.core.asking import Filters
+from foresail.core.asking import Filters, Without
 from foresail.core.columns import CPU
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide
@@ -17,6 +18,35 @@ from foresail.core.lane import NEVER_S
 from foresail.core.model import Codes, Nodes, NoFit, Placement, Pod
 from foresail.core.profile import Profile
 from foresail.core.table import NodeTable, Placed
+
+Ends = Callable[[Pod], float]
+"""When a pod leaves its node, on the queue's clock; for one that waits, if it got one now. Infinity if nobody knows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reservation:
+    """Why the members of a gang hold room before it is free: the gang is the first in line."""
+
+    gang: str
+    place: tuple[int, float]
+    """Its place in line, by priority and arrival; who stands before it is not kept out."""
+    place_of: Callable[[Pod], tuple[int, float]]
+    """That of any pod."""
+    needed_s: float
+    """When the gang can start; infinity if nobody knows."""
+    ends: Ends
+
+    def keeps_out(self, pod: Pod) -> bool:
+        """Whether a pod must leave the room to the gang: not if it is one of it, nor if it comes before the gang, nor
+        if it is known to have ended by the time the gang can start.
+        """
+        if pod.gang is not None and pod.gang.name == self.gang:
+            return False
+        return self.place <= self.place_of(pod) and not self.ends(pod) <= self.needed_s < NEVER_S
+
+    def leaves_in_time(self, placed: Placed) -> bool:
+        """Whether a pod on a node is known to be gone by the time the gang can start."""
+        return self.ends(placed.pod) <= self.needed_s < NEVER_S
 
 
 class HeldRoom(NamedTuple):
@@ -32,6 +62,8 @@ class HeldRoom(NamedTuple):
     """What it is held for, in words."""
     refusal: str
     """What those are told whom it keeps out; completes "3 nodes …"."""
+    reservation: Reservation | None = None
+    """The gang for which it is held as a whole; None for a pod by itself."""
 
 
 class Holds:
@@ -66,6 +98,7 @@ class Holds:
         until_s: float,
         why: str,
         refusal: str = "are held for another pod",
+        reservation: Reservation | None = None,
     ) -> list[Pod]:
         """Hold the node for the pod, and none that it held before.
 
@@ -80,14 +113,22 @@ class Holds:
             self.release(other.uid, f"{pod.name}, of more priority, holds it now")
         before = self.get(pod.uid)
         self.release(pod.uid, "" if before is None or before.node == node else f"the pod holds {node} now")
-        self._of[pod.uid] = HeldRoom(pod, node, devices, until_s, why, refusal)
+        self._of[pod.uid] = HeldRoom(pod, node, devices, until_s, why, refusal, reservation)
         self._next_s = min(self._next_s, until_s)
         return displaced
 
     def extend(self, uid: Hashable, until_s: float) -> None:
         """Keep the pod's room until later."""
         held = self._of[uid]
-        self.hold(held.pod, held.node, held.devices, until_s=until_s, why=held.why, refusal=held.refusal)
+        self.hold(
+            held.pod,
+            held.node,
+            held.devices,
+            until_s=until_s,
+            why=held.why,
+            refusal=held.refusal,
+            reservation=held.reservation,
+        )
 
     def release(self, uid: Hashable, why: str = "") -> HeldRoom | None:
         """The pod no longer holds a node; one that holds none is none to release. Returns what it held.
@@ -114,14 +155,48 @@ class Holds:
     def holders(self, pod: Pod, table: NodeTable) -> dict[int, list[Placed]]:
         """Row to the pods that hold it against this one: those of at least its priority, itself aside."""
         found: dict[int, list[Placed]] = {}
+        let_in = self._lets_in(pod)
         for other in self._of.values():
             row = table.row_of.get(other.node)
             if row is None or other.pod.priority < pod.priority or other.pod.uid == pod.uid:
+                continue
+            if other.reservation is not None and other.reservation in let_in:
                 continue
             stands = table.placed.get(other.pod.uid)
             if stands is None or stands.row != row:
                 found.setdefault(row, []).append(Placed(other.pod, row, other.devices))
         return found
+
+    def _lets_in(self, pod: Pod) -> frozenset[Reservation]:
+        """The gangs whose reservations do not count for a pod."""
+        reservations = {held.reservation for held in self._of.values() if held.reservation is not None}
+        return frozenset(one for one in reservations if not one.keeps_out(pod))
+
+    def kind_of(self, pod: Pod) -> Hashable:
+        """The same for pods against which the same holds count, what each of them holds itself aside."""
+        return pod.priority, self._lets_in(pod) if self._of else frozenset()
+
+    def lets(self, filters: Filters, pod: Pod, table: NodeTable, row: int, holders: Sequence[Placed]) -> bool:
+        """Whether a pod gets the node at a row now, and leaves those enough there who hold it against the pod.
+
+        Room that a gang holds before it is free is there once others have left: of those that are known to be gone in
+        time, none counts.
+        """
+        leaving = self._leaving(table, row, holders)
+        if not leaving:
+            return filters.passes(pod, table, row, holders)
+        if not filters.passes(pod, table, row):
+            return False
+        with Without(table, leaving):
+            return filters.passes(pod, table, row, holders)
+
+    def _leaving(self, table: NodeTable, row: int, holders: Sequence[Placed]) -> list[Placed]:
+        held = [self._of[one.pod.uid].reservation for one in holders]
+        reservations = [one for one in held if one is not None]
+        if not reservations or len(reservations) < len(held):
+            return []
+        first = min(reservations, key=lambda one: one.needed_s)
+        return [placed for placed in table.standing.on(row) if first.leaves_in_time(placed)]
 
     def against_resize(self, placed: Placed, cpu_milli: int, table: NodeTable, *, promised_milli: int = 0) -> str:
         """Why a pod cannot request so much CPU where it stands; empty if it can. Whatever gives CPU back can be done.
@@ -149,23 +224,25 @@ class Holds:
         filters = Filters.of(profile).for_pod(pod, table)
         own = self._of.get(pod.uid)
         row = None if own is None else table.row_of.get(own.node)
-        if own is not None and row is not None and filters.passes(pod, table, row, held.get(row, ())):
+        if own is not None and row is not None and self.lets(filters, pod, table, row, held.get(row, ())):
             codes = np.ones(table.count, dtype=np.uint8)
             codes[row] = 0
             reasons = [own.refusal]
         else:
-            closed = {
-                row: self._of[holders[0].pod.uid].refusal
-                for row, holders in held.items()
-                if not filters.passes(pod, table, row, holders)
-            }
-            if not closed:
+            if not held:
                 return decide(pod, table, profile)
             if profile.remembers_totals:
                 # A node's total is then the same whoever else is feasible, so only a choice that is held is wrong.
                 outcome = decide(pod, table, profile)
-                if isinstance(outcome, NoFit) or outcome.row not in closed:
+                if isinstance(outcome, NoFit) or self.lets(filters, pod, table, outcome.row, held.get(outcome.row, ())):
                     return outcome
+            closed = {
+                row: self._of[holders[0].pod.uid].refusal
+                for row, holders in held.items()
+                if not self.lets(filters, pod, table, row, holders)
+            }
+            if not closed:
+                return decide(pod, table, profile)
             reasons = list(dict.fromkeys(closed.values()))
             codes = np.zeros(table.count, dtype=np.uint8)
             codes[list(closed)] = [1 + reasons.index(reason) for reason in closed.values()]

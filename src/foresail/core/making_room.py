@@ -66,7 +66,7 @@ class MakingRoom:
         if reasons:
             return ", ".join(reasons)
         held = self.holds.holders(pod, table).get(row, ())
-        if Filters.of(profile).for_pod(pod, table).passes(pod, table, row, held):
+        if self.holds.lets(Filters.of(profile).for_pod(pod, table), pod, table, row, held):
             return ""
         return f"its room is held for {', '.join(one.pod.name for one in held)}"
 

@@ -103,6 +103,26 @@ class Queue:
         """Who stands first in the lane of a waiting pod."""
         return self._head(self._waiting[uid][1])[1]
 
+    def first_of(self, lane: Lane) -> Pod | None:
+        """Who stands first in a lane; None if nobody waits there."""
+        return self._head(lane)[1] if lane.waiting else None
+
+    def place_of(self, pod: Pod) -> tuple[int, float]:
+        """A pod's place in line: by priority, then by arrival; a member of a gang stands where its first one does."""
+        waits = self._waiting.get(pod.uid)
+        if waits is None or waits[1].gang is None:
+            return -pod.priority, pod.arrival_s
+        return self._head(waits[1])[0][:2]
+
+    def order_of(self, lane: Lane) -> Order:
+        """The place in line of a lane in which somebody waits: that of its first pod."""
+        return self._head(lane)[0]
+
+    def find(self, lane: Lane, is_wanted: Callable[[Pod], bool]) -> Pod | None:
+        """The first in a lane, in their order, of whom this is so."""
+        wanted = [entry for entry in lane.pods if self._is_live(entry) and is_wanted(entry[1])]
+        return min(wanted, key=lambda entry: entry[0])[1] if wanted else None
+
     def retry(self, uid: Hashable) -> None:
         """Give the lane of a waiting pod a turn: this pod may get what another of the lane could not."""
         lane = self._waiting[uid][1]

@@ -9,13 +9,15 @@ from foresail.core.asking import Filters, Without, looks_at_other_nodes
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, Placements, Questions, Result, place_gang
 from foresail.core.gang_search import DEFAULT_LIMITS, GangSearch, NoRoomTogether, SearchLimits
+from foresail.core.holds import Ends
 from foresail.core.journal import Journal
-from foresail.core.lane import Lane
+from foresail.core.lane import NEVER_S, Lane
 from foresail.core.making_room import MakingRoom, Preemptible
 from foresail.core.model import Declined, NoFit, Placement, Pod, Shape
 from foresail.core.preempting import Preempting
 from foresail.core.profile import Profile
 from foresail.core.queue import Queue
+from foresail.core.reservations import Reservations, ReservationSettings, nobody_knows
 from foresail.core.spec import Gang
 from foresail.core.table import NodeTable, Placed
 from foresail.errors import PolicyError
@@ -30,8 +32,10 @@ class Cluster(Preemptible, Protocol):
     def refuse(self, pod: Pod, why: NoFit) -> None:
         """Note that the pod fits nowhere for now; it keeps waiting."""
 
-    def give_up(self, gang: Gang, members: list[Pod], why: str) -> None:
-        """Note that a gang's timeout has passed; its members no longer wait."""
+    def give_up(self, gang: Gang, members: list[Pod], why: str) -> float:
+        """Note that a gang's timeout has passed; its members no longer wait. Returns after how many seconds they do
+        again; infinity if they never do.
+        """
 
     def policy_failed(self, pods: list[Pod], error: PolicyError) -> None:
         """A policy failed on one of these pods; they keep waiting, unless this raises the error again."""
@@ -50,11 +54,14 @@ class Scheduler:
         preemption: Preempting | None = None,
         journal: Journal | None = None,
         search_limits: SearchLimits = DEFAULT_LIMITS,
+        reservations: ReservationSettings | None = None,
+        ends: Ends = nobody_knows,
     ) -> None:
         """`decide` may be one that listens in, or that knows the answers already.
 
         With `preemption` a pod that fits nowhere may make pods of less priority go. `journal` is told of room that is
-        kept no longer. `search_limits` say how long one search for an arrangement of a gang may take.
+        kept no longer. `search_limits` say how long one search for an arrangement of a gang may take. With
+        `reservations` room is kept for the gang that is the first in line; `ends` tells when pods leave their nodes.
         """
         self._cluster = cluster
         self._search_limits = search_limits
@@ -63,6 +70,11 @@ class Scheduler:
         self.holds = self._room.holds
         """Room that is kept for pods."""
         self.holds.journal = journal
+        self.reservations = (
+            None
+            if reservations is None
+            else Reservations(reservations, queue, self.holds, ends=ends, limits=search_limits)
+        )
         self._decide_alone, self._decide_beside_holds = decide, self.holds.deciding(decide)
         self._filters_for: dict[Shape, Filters] = {}
         self._structure = -1
@@ -88,7 +100,8 @@ class Scheduler:
     def submit(self, pod: Pod, *, again: bool = False) -> None:
         """Let a pod wait for its turn; `again` if it has had a node and lost it."""
         self.queue.add(pod, again=again)
-        if self._room.is_to_be_tried(pod):
+        fills_in = self.reservations is not None and self.reservations.fills_in(pod)
+        if fills_in or self._room.is_to_be_tried(pod):
             # Its shape may sleep because it fits nowhere; but this pod may get what the others could not.
             self.queue.retry(pod.uid)
 
@@ -98,8 +111,11 @@ class Scheduler:
         self._room.let_go(uid)
 
     def next_time_s(self) -> float:
-        """When there is something to do although nothing happens: the queue needs a look, or a hold ends."""
-        return min(self.queue.next_time_s(), self.holds.next_time_s())
+        """When there is something to do although nothing happens: the queue needs a look, a hold ends, or room is to
+        be kept for a gang.
+        """
+        reserved_s = NEVER_S if self.reservations is None else self.reservations.next_time_s()
+        return min(self.queue.next_time_s(), self.holds.next_time_s(), reserved_s)
 
     @property
     def _decide(self) -> Decide:
@@ -129,6 +145,8 @@ class Scheduler:
         self._cluster.table.assume(pod, placement)
         if self.holds:
             self._room.let_go(pod.uid, placement.node)
+            if self.reservations is not None:
+                self.reservations.disturbed(pod, placement.node)
         self._cluster.bind(pod, placement)
 
     # --- turns -----------------------------------------------------------------------------------------------------
@@ -145,18 +163,26 @@ class Scheduler:
         """
         if self.holds.next_time_s() <= self.queue.clock.now():
             self._room.end_holds()
+        if self.reservations is not None:
+            self.reservations.look_after()
         turn = self.queue.pop(self._could_help)
         if turn is None:
-            self._give_up()
-            return False
+            return self._give_up()
         lane, pods = turn
         try:
             if lane.gang is None:
-                self._carry_out(lane, pods[0], (yield pods[0]))
+                pod, outcome = pods[0], (yield pods[0])
+                if self.reservations is not None and isinstance(outcome, NoFit):
+                    behind = self.reservations.behind(lane, pod)
+                    if behind is not None and isinstance(fills_in := (yield behind), Placement):
+                        pod, outcome = behind, fills_in
+                self._carry_out(lane, pod, outcome)
             else:
                 placed, refusal = yield from place_gang(pods, self._cluster.table, self._profile, missing=lane.missing)
                 if not placed and refusal is not None and not isinstance(refusal, Declined):
                     placed, refusal = self._search(lane, pods, refusal)
+                    if self.reservations is not None and refusal is not None and not placed and not lane.started:
+                        refusal = self.reservations.refused(lane, pods, refusal, self._cluster.table, self._profile)
                 self._carry_out_gang(lane, pods, placed, refusal)
         except Exception as error:
             self.queue.sleep(lane)  # whatever went wrong, nobody drops out of the queue
@@ -318,6 +344,8 @@ class Scheduler:
             self._cluster.bind(pod, placement)
         if placed:
             self.queue.done(lane, [pod for pod, _ in placed])
+            if self.reservations is not None:
+                self.reservations.over(lane.key)
             self.pod_came()
         if refusal is None:
             return
@@ -356,11 +384,16 @@ class Scheduler:
             self._cluster.table.assume(pod, placement)
         return found, None
 
-    def _give_up(self) -> None:
+    def _give_up(self) -> bool:
+        """Give up the gangs whose timeout has passed; whether that opens room to others."""
+        opens = False
         for gang, members, short in self.queue.give_up():
             why = (
                 f"only {gang.min_members - short} of {gang.min_members} members came"
                 if short
                 else f"no room was found for {gang.min_members} members together"
             )
-            self._cluster.give_up(gang, members, f"the gang gave up after {gang.timeout_s:g} s: {why}")
+            again_s = self._cluster.give_up(gang, members, f"the gang gave up after {gang.timeout_s:g} s: {why}")
+            if self.reservations is not None:
+                opens = self.reservations.given_up(("gang", gang.name), again_s) or opens
+        return opens

@@ -74,6 +74,10 @@ class Standing:
         del self._on_row[int(self._row[slot])][uid]
         self._row[slot] = -1
 
+    def on(self, row: int) -> list[Placed]:
+        """The pods on a row, as they were placed."""
+        return list(self._on_row.get(row, {}).values())
+
     def below(self, row: int, priority: int) -> list[Placed]:
         """The pods on a row with less priority than this, the most important first.
 

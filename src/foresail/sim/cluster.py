@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 
 from foresail.core.clock import Clock
@@ -90,9 +91,10 @@ class SimCluster:
         if self._journal.is_read:
             self._journal.note(What.REFUSE, pod=pod.name, detail=str(why))
 
-    def give_up(self, _gang: Gang, members: list[Pod], why: str) -> None:
+    def give_up(self, _gang: Gang, members: list[Pod], why: str) -> float:
         for pod in members:
             self.fail(pod, why)
+        return math.inf
 
     def preempt(self, pod: Pod, plan: Preemption) -> None:
         if self._journal.is_read:

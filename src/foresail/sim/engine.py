@@ -24,12 +24,13 @@ from foresail.core.model import Pod
 from foresail.core.preempting import Preempting
 from foresail.core.profile import Profile
 from foresail.core.queue import Queue
+from foresail.core.reservations import ReservationSettings
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang, Workload
 from foresail.core.table import NodeTable
 from foresail.core.volumes import TakenVolumes
 from foresail.sim.agenda import ARRIVAL, DEPARTURE, FAULT, RESUME, Agenda, Event
-from foresail.sim.cluster import SimCluster
+from foresail.sim.cluster import SimCluster, index_of
 from foresail.sim.faults import CORDON, FAIL, UNCORDON, Faults
 from foresail.sim.images import PulledImages
 from foresail.sim.impossible import Impossible
@@ -61,11 +62,12 @@ class Engine:
         until_s: float = math.inf,
         pulled_image_bytes: int = 0,
         report_error: Sequence[float] = (),
+        reservations: ReservationSettings | None = None,
     ) -> None:
         """`impossible` tells of pods that are to fail when they arrive; without it they wait for ever. Controllers
         have turns from the first instant on; without an end, `until_s`, only as long as something else can happen.
         `pulled_image_bytes` is the size of images on nodes where pods with them have started, 0 if nodes pull none;
-        `report_error` misleads those who read reports, see `Reports`.
+        `report_error` misleads those who read reports, see `Reports`. With `reservations` room is kept for gangs.
         """
         self.workload, self.table = workload, table
         self._faults, self._impossible, self._gangs_restart_whole = faults, impossible, gangs_restart_whole
@@ -96,6 +98,8 @@ class Engine:
             decide=decide,
             preemption=Preempting() if preemption else None,
             journal=self.journal,
+            reservations=reservations,
+            ends=lambda pod: self.work.end_s(index_of(pod)),
         )
         reports = Reports(workload, self.work, report_error)
         self._steering = SimSteering(self.cluster, self.scheduler, self.clock, reports)

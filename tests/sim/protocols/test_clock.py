@@ -553,6 +553,7 @@ def worlds(draw):
         "fail_impossible": draw(st.booleans()),
         "backoff": draw(st.sampled_from([Backoff(0, 0), Backoff(1, 10)])),
         "preemption": draw(st.booleans()),
+        "gang_reserve_after_s": draw(st.sampled_from([None, None, 0.0, 2.0])),
     }
     return trace, faults, ClockSettings(**options), draw(st.sampled_from(["best-fit", "fgd", "random"]))
 

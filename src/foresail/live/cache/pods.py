@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
@@ -92,6 +93,8 @@ class CachedPod:
     """Seconds since 1970."""
     started_s: float | None = None
     """When its kubelet took it over."""
+    active_deadline_s: float = math.inf
+    """How long after that it is ended; infinity if never."""
     gang: GangName | None = None
     gang_limits: Limits = NO_LIMITS
     """What the pod itself says of its gang."""
@@ -179,6 +182,7 @@ class PodReader:
             nominated_node=_word(status.get("nominatedNodeName")),
             created_s=created_s,
             started_s=started_s,
+            active_deadline_s=_seconds(spec.get("activeDeadlineSeconds")),
             gang=gang,
             gang_limits=limits,
             owner=_owner(metadata.get("ownerReferences")),
@@ -297,6 +301,11 @@ def _plain_limits(annotations: Mapping[str, str]) -> Limits:
 def _word(value: object) -> str:
     """A field whose value is a word; empty for anything else."""
     return value if isinstance(value, str) else ""
+
+
+def _seconds(value: object) -> float:
+    """A field whose value is a time; infinity for anything else."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else math.inf
 
 
 def _container_parts(containers: Iterable[Object] | None) -> list[object] | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from foresail.core.backoff import Backoff
+from foresail.core.gang_search import NoRoomTogether
 from foresail.core.journal import Journal, What
 from foresail.core.lifecycle import Lives, State
 from foresail.core.model import NoFit, Placement, Pod
@@ -124,11 +125,12 @@ class LiveCluster:
         for other in self.scheduler.queue.same_lane(pod.uid):
             self._tell(other.uid, UNSCHEDULABLE, message)
 
-    def give_up(self, gang: Gang, members: list[Pod], why: str) -> None:
+    def give_up(self, gang: Gang, members: list[Pod], why: str) -> float:
         get_logger().warning("gang_given_up", gang=gang.name, members=len(members), why=why)
         for pod in members:
             self._tell(pod.uid, UNSCHEDULABLE, why, What.GIVE_UP)
             self._rest(pod, _AFTER_GIVING_UP_S)
+        return _AFTER_GIVING_UP_S
 
     def preempt(self, pod: Pod, plan: Preemption) -> None:
         uid = _uid(pod)
@@ -351,7 +353,8 @@ def availability(why: NoFit) -> str:
     if not why.node_count:
         return "no nodes available to schedule pods"
     reasons = sorted(f"{count} {reason}" for reason, count in why.reasons.items())
-    return f"0/{why.node_count} nodes are available: {', '.join(reasons)}."
+    ended = f" {why.ended[0].upper()}{why.ended[1:]}." if isinstance(why, NoRoomTogether) else ""
+    return f"0/{why.node_count} nodes are available: {', '.join(reasons)}.{ended}"
 
 
 def _uid(pod: Pod) -> str:

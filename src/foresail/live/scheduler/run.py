@@ -23,6 +23,7 @@ from foresail.live.moves.tools import MoveSettings
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
 from foresail.live.reports import JournalFile, candidate_reports, logged
 from foresail.live.resizes.settings import ResizeSettings
+from foresail.live.scheduler.gang_settings import GangWaitSettings
 from foresail.live.scheduler.learning import Lessons, warm_up
 from foresail.live.scheduler.reload import Reloader
 from foresail.live.scheduler.scheduler import LiveScheduler
@@ -72,6 +73,8 @@ class RunSettings:
     """How pods are moved. Moves are written down in the namespace of the Lease."""
     resizes: ResizeSettings = field(default_factory=ResizeSettings)
     """How pods are resized. Resizes under way are written down there, too."""
+    gangs: GangWaitSettings = field(default_factory=GangWaitSettings)
+    """When room is kept for gangs."""
     log_in_full: bool = False
     """Whether what happens to every pod is logged, not only what is out of the ordinary."""
 
@@ -125,6 +128,7 @@ class SchedulerProgram(Program):
             server=settings.server,
             moves=settings.moves,
             resizes=settings.resizes,
+            gangs=settings.gangs,
             records_namespace=settings.lease.namespace,
         )
         super().__init__(

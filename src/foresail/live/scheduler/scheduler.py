@@ -20,6 +20,7 @@ from foresail.core.lifecycle import Lives, State
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.profile import Profile
 from foresail.core.queue import Queue
+from foresail.core.reservations import ReservationSettings
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Gang
 from foresail.core.table import NodeTable
@@ -35,6 +36,8 @@ from foresail.live.reports import EventReport, counted
 from foresail.live.resizes.settings import ResizeSettings
 from foresail.live.scheduler.cluster import LiveCluster
 from foresail.live.scheduler.dry_run import DryCluster
+from foresail.live.scheduler.ends import PodEnds
+from foresail.live.scheduler.gang_settings import GangWaitSettings
 from foresail.live.scheduler.metrics import SCHEDULED, UNSCHEDULABLE, Metrics
 from foresail.live.serving.server import ServerSettings
 from foresail.live.telemetry.settings import TelemetrySettings
@@ -68,13 +71,14 @@ class LiveScheduler(Listener):
         server: ServerSettings | None = None,
         moves: MoveSettings | None = None,
         resizes: ResizeSettings | None = None,
+        gangs: GangWaitSettings | None = None,
         records_namespace: str = "kube-system",
     ) -> None:
         """`reports` listen to the journal, beside those that write Events and count. In a `dry_run` nothing is written
         to the cluster. `telemetry`: what controllers are told of pods beyond their specification; `server` is
         the one that reports may be sent to. Moves and resizes are written down in `records_namespace`.
         """
-        backoff = backoff or Backoff()
+        backoff, gangs = backoff or Backoff(), gangs or GangWaitSettings()
         self._scheduler_name = scheduler_name
         self.metrics = Metrics(scheduler_name)
         self.cache = Cache(self, scheduler_name=scheduler_name, devices=profile.devices)
@@ -98,6 +102,8 @@ class LiveScheduler(Listener):
             preemption=preemption,
             journal=self.journal,
             search_limits=_SEARCH_LIMITS,
+            reservations=ReservationSettings(gangs.reserve_after_s, gangs.reservations),
+            ends=PodEnds(self.cache, self._clock),
         )
         self.cluster.scheduler = self.core
         self.telemetry = Sources(

@@ -18,6 +18,7 @@ from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, Questions
 from foresail.core.journal import Considered, Listener, Record
 from foresail.core.profile import Profile
+from foresail.core.reservations import ReservationSettings
 from foresail.core.scheduler import Scheduler
 from foresail.core.spec import Workload
 from foresail.core.table import NodeTable
@@ -158,6 +159,7 @@ class _ClockRun:
             until_s=self._until_s,
             pulled_image_bytes=settings.pulled_image_mib * _MIB_BYTES,
             report_error=_report_errors(settings, seed, len(workload)),
+            reservations=_reservations(settings),
         )
         if controllers:
             self._engine.journal.listen_to_candidates(self._considered.append)
@@ -251,6 +253,12 @@ def _work_of(settings: ClockSettings) -> WorkOf:
     if settings.work == "shared-cpu":
         return partial(SharedCpu, interruptions=interruptions, oversubscription_loss=settings.oversubscription_loss)
     return partial(FixedTime, interruptions=interruptions)
+
+
+def _reservations(settings: ClockSettings) -> ReservationSettings | None:
+    if settings.gang_reserve_after_s is None:
+        return None
+    return ReservationSettings(settings.gang_reserve_after_s, settings.gang_reservations)
 
 
 def _report_errors(settings: ClockSettings, seed: int, count: int) -> list[float]:

@@ -40,6 +40,7 @@ _NOT_BELOW_0 = {
     "oversubscription_loss": "a factor",
     "pulled_image_mib": "a size in MiB",
     "report_error": "a standard deviation",
+    "gang_reserve_after_s": "a time in seconds",
 }
 
 
@@ -97,6 +98,10 @@ class ClockSettings:
     report_error: float = setting(0.0, said_if_given=True)
     """How far reports of training jobs mislead: work left, worked out from CPU used and steps done, comes out e^x times
     as large, x normal with this standard deviation, one a job."""
+    gang_reserve_after_s: float | None = setting(None, said_if_given=True)
+    """How long a complete gang waits before room is kept for it, in seconds; by default none is kept."""
+    gang_reservations: int = setting(1, said_if_given=True)
+    """With gang_reserve_after: how many gangs of one priority have room kept for them at a time, the first in line."""
 
     def __post_init__(self) -> None:
         for name, what in _NOT_BELOW_0.items():
@@ -107,6 +112,8 @@ class ClockSettings:
             raise OptionError('oversubscription_loss needs work "shared-cpu"; a fixed duration loses nothing')
         if self.checkpoint_every_s and self.after_failure == "restart":
             raise OptionError('checkpoint_every_s needs after_failure "resume"; a restart begins anew in any case')
+        if self.gang_reservations < 1:
+            raise OptionError(f"gang_reservations is {self.gang_reservations}; it is a number of gangs, 1 or more")
         if not 0 < self.arrival_scale < math.inf:
             raise OptionError(
                 f"arrival_scale is {self.arrival_scale:g}; it is a factor above 0 (1 leaves times as they are)"

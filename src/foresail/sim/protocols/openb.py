@@ -16,6 +16,7 @@ import numpy.typing as npt
 from foresail.core.clock import SimClock
 from foresail.core.decide import decide as decide_alone
 from foresail.core.gang import Decide, Questions
+from foresail.core.lane import NEVER_S
 from foresail.core.model import NoFit, Placement, Pod
 from foresail.core.preemption import Preemption
 from foresail.core.profile import Profile
@@ -83,8 +84,8 @@ class _OpenbCluster:
     def refuse(self, pod: Pod, why: NoFit) -> None:
         pass
 
-    def give_up(self, gang: Gang, members: list[Pod], why: str) -> None:
-        pass
+    def give_up(self, _gang: Gang, _members: list[Pod], _why: str) -> float:
+        return NEVER_S
 
     def preempt(self, pod: Pod, plan: Preemption) -> None:
         """Nobody has more priority than others in this experiment."""

@@ -59,7 +59,7 @@ class _SnapshotCluster:
     def refuse(self, pod: Pod, why: NoFit) -> None:
         self.refused[_lane_of(pod)] = why
 
-    def give_up(self, gang: Gang, _members: list[Pod], why: str) -> None:
+    def give_up(self, gang: Gang, _members: list[Pod], why: str) -> float:
         raise AssertionError(f"no time passes here, yet {gang.name} gave up: {why}")
 
     def preempt(self, pod: Pod, plan: Preemption) -> None:

@@ -102,6 +102,12 @@ class FixedTime:
         cpu = self.used_milli(index) / 1000
         return max(0.0, self._left_s[index] - self._worked_s(index)) * cpu if cpu else 0.0
 
+    def end_s(self, index: int) -> float:
+        from_s = self._works_from_s[index]
+        if math.isnan(from_s):
+            from_s = self._clock.now() + self._interruptions.pause_s(self._came[index], of_job=self._of_job[index])
+        return from_s + self._left_s[index]
+
     def target_s(self) -> Floats | None:
         return None
 

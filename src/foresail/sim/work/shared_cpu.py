@@ -227,6 +227,9 @@ class SharedCpu:
     def left_cpu_s(self, index: int) -> float:
         return self._work[index] - self.done_cpu_s(index)
 
+    def end_s(self, index: int) -> float:  # noqa: ARG002 - it depends on who comes to its node
+        return math.inf
+
     def target_s(self) -> Floats:
         for row, pods in enumerate(self._working):
             if pods:

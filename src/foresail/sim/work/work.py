@@ -92,6 +92,9 @@ class Work(Protocol):
     def left_cpu_s(self, index: int) -> float:
         """CPU-seconds of its work that the pod still has before it; infinity for one that never ends."""
 
+    def end_s(self, index: int) -> float:
+        """When the pod is done; for one without a node, if it got one now. Infinity where nobody knows."""
+
     def target_s(self) -> Floats | None:
         """When each training job had most of its loss behind it; shape (pods,), not a number where it had not. None
         where nobody gets on by work. For the end of a run.
