@@ -67,11 +67,11 @@ def experiment(folder: Path, name: str, **more: str) -> Path:
 class Running:
     """`foresail bsp run` as a process of its own, and the rows that it writes."""
 
-    def __init__(self, lab: Lab, path: Path) -> None:
+    def __init__(self, lab: Lab, path: Path, *more: str) -> None:
         self.out = path.parent / path.stem
         self.rows = RowFile(self.out / ROWS)
         self._said = (path.parent / f"{path.stem}-{time.monotonic_ns()}.log").open("w+")
-        words = ["bsp", "run", str(path), "--lab", lab.name, "--lab-dir", str(lab.folder.parent), "--out"]
+        words = ["bsp", "run", str(path), "--lab", lab.name, "--lab-dir", str(lab.folder.parent), *more, "--out"]
         command = [sys.executable, "-c", "from foresail.cli.main import main; main()", *words, str(self.out)]
         self.process = subprocess.Popen(command, stdout=self._said, stderr=subprocess.STDOUT)
 
@@ -140,7 +140,7 @@ def test_splits_change_in_place_between_supersteps_on_leases(lab, folder):
 
 
 def test_a_lost_task_a_killed_coordinator_and_a_restarted_api_server_cost_no_superstep(lab, folder):
-    path = experiment(folder, "faults", length="14")
+    path = experiment(folder, "faults", length="12")
     with BlockingClient(find_connection(lab.kubeconfig)) as api:
         with Running(lab, path) as first:
             first.until(lambda: len(first.rows.rows()) >= 2)
@@ -161,11 +161,54 @@ def test_a_lost_task_a_killed_coordinator_and_a_restarted_api_server_cost_no_sup
             second.until(lambda: len(second.rows.rows()) > known)
             lab.restart("kube-apiserver")
             rows = second.done()
-    check_whole(rows, 14)
+    check_whole(rows, 12)
     # Only the task that was killed was anybody else's; the others were one pod all the time.
     attempts = {task: max(row.attempt[task] for row in rows) for task in TASKS}
     assert attempts["memcpy"] >= 2
     assert attempts["bsearch"] == attempts["vecmath"] == 1
+
+
+def without_resizes(api: BlockingClient) -> None:
+    """The coordinator may do all that it needs but resize pods: the API server refuses that, as an older one would."""
+    rule: dict[str, Any] = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "no-resizes"},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]}
+                ]
+            },
+            "validations": [{"expression": "false", "message": "no resizes here"}],
+        },
+    }
+    binding = {"policyName": "no-resizes", "validationActions": ["Deny"]}
+    api.create("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", rule)
+    api.create(
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+        {"metadata": {"name": "no-resizes"}, "spec": binding},
+    )
+
+
+def test_where_resizes_are_refused_pods_are_made_anew_and_lose_no_superstep(lab, folder):
+    path = experiment(folder, "anew", length="3")
+    path.write_text(f"{path.read_text()}resize_within_s = 3.0\n")
+    with BlockingClient(find_connection(lab.kubeconfig)) as api:
+        without_resizes(api)
+        try:
+            with Running(lab, path) as running:
+                rows = running.done()
+                said = running.said
+        finally:
+            for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
+                api.delete(f"/apis/admissionregistration.k8s.io/v1/{kind}/no-resizes")
+    check_whole(rows, 3)
+    assert [row.recreated for row in rows] == [True, False, True], said
+    assert rows[0].cpu_milli != rows[2].cpu_milli
+    # Once is enough to know: later changes ask for no resize.
+    assert said.count("so they are made anew") == 1
+    assert [bool(row.resizes) for row in rows] == [True, False, False]
 
 
 def test_a_job_whose_work_takes_too_long_ends_with_the_reason(lab, folder):

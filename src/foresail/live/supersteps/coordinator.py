@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from foresail.controllers.supersteps.controller import Supersteps
 from foresail.core.clock import WallClock
+from foresail.core.control_loop import checked
 from foresail.core.journal import Journal
 from foresail.kube.api.client import Client
 from foresail.kube.api.errors import ClusterError
@@ -95,6 +96,8 @@ class SuperstepsProgram(Program):
         self.controller = Supersteps.of({job.name: job.splitter}, every_s=_TURN_S)
         self._pods = GangPods(api, job, address, settings)
         self._ends: list[ResizeEnd] = []
+        self._in_place = True
+        """Whether resizes are asked for; not any more once the API server has refused one."""
         self._took_s: list[float] = [row.changing_s for row in rows.rows() if row.changing_s > 0]
         self.steering = LiveSteering(
             {NAME: self.controller},
@@ -243,9 +246,11 @@ class SuperstepsProgram(Program):
         ends, recreated = list(self._ends), False
         await self._pods.look_after()
         if wanted != self._pods.sizes and (not ends or any(end.outcome in _NOT_HAD for end in ends)):
-            self.announce(f"superstep {step}: pods cannot be resized ({_outcomes(ends)}), so they are made anew")
+            if self._in_place:
+                self.announce(f"superstep {step}: pods cannot be resized ({_outcomes(ends)}), so they are made anew")
             await self._retried(partial(self._pods.recreate, wanted, self.settings.start_within_s))
             recreated = True
+            self._in_place &= not any(end.outcome is Outcome.REFUSED for end in ends)
         took_s = self._clock.now() - decided_s
         if recreated or any(end.outcome in {Outcome.DONE, Outcome.ALLOCATED} for end in ends):
             self._took_s.append(took_s)
@@ -265,7 +270,11 @@ class SuperstepsProgram(Program):
             uids = (self._pods.uids[task] for task in self.job.names)
             self._readings.between(step, dict(zip(uids, map(float, last), strict=True)))
             self._ends.clear()
-            self.steering.run_due()
+            if self._in_place:
+                self.steering.run_due()
+            else:
+                view = self.steering.view()
+                checked(NAME, self.controller.act(view), view)  # its word is carried out by new pods
             decision = self.controller.decided(self.job.name)
             if decision is not None and decision.step == step:
                 return self._clock.now()
