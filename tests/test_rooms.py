@@ -21,7 +21,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 FOLDERS = sorted(path.parent for path in SOURCE.glob("foresail/**/__init__.py"))
 
-ALWAYS = ("foresail.errors", "foresail.formats", "foresail.logs", "foresail.atomic", "foresail.digest", "foresail.toml")
+ALWAYS = (
+    *("foresail.errors", "foresail.formats", "foresail.logs", "foresail.atomic", "foresail.digest"),
+    *("foresail.toml", "foresail.yaml_files"),
+)
 """Modules that know nothing themselves and that any room but core may use."""
 
 MAY_KNOW = {

@@ -20,6 +20,13 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
+_LONGEST = 1000
+"""Of a message, and of a path in it."""
+
+
+_LONGEST_NAME = 200
+"""Longer ones are no misspelt names, and comparing them takes time by the square of their length."""
+
 
 class ForesailError(Exception):
     """Something the user can mend. The message says what happened, the value, and what to do."""
@@ -32,6 +39,7 @@ class InputError(ForesailError):
         self.path = None if path is None else str(path)
         self.line = line
         place = "" if self.path is None else self.path if line is None else f"{self.path}:{line}"
+        message, place = shortened(message, _LONGEST), shortened(place, _LONGEST)
         super().__init__(f"{place}: {message}" if place else message)
 
 
@@ -51,7 +59,14 @@ class ResultsError(ForesailError):
     """A results folder that cannot be written, read or resumed."""
 
 
+def shortened(text: str, most: int = 80) -> str:
+    """The text, or its beginning and how long it is: a value that somebody else wrote may be of any length."""
+    return text if len(text) <= most else f"{text[:most]} … ({len(text)} characters)"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean "…"?` for the nearest known name, or an empty string."""
-    near = difflib.get_close_matches(name, list(known), n=1)
+    if len(name) > _LONGEST_NAME:
+        return ""
+    near = difflib.get_close_matches(name, [one for one in known if len(one) <= _LONGEST_NAME], n=1)
     return f'; did you mean "{near[0]}"?' if near else ""

@@ -29,7 +29,7 @@ from foresail.cli.run import EPILOG as RUN_EXAMPLES
 from foresail.cli.run import run
 from foresail.cli.simulate import EPILOG as SIMULATE_EXAMPLES
 from foresail.cli.simulate import simulate
-from foresail.errors import ForesailError
+from foresail.errors import ForesailError, InputError
 
 _INTERRUPTED = 130
 _CHECK = "control check"
@@ -49,6 +49,11 @@ class _Verbs(TyperGroup):
         except KeyboardInterrupt as interrupt:
             typer.echo(str(interrupt) or "interrupted", err=True)
             raise typer.Exit(_INTERRUPTED) from None
+        except OSError as error:
+            if error.filename is None:
+                raise
+            # Names that are too long, folders that may not be searched: the same words for every verb.
+            raise InputError(f"cannot be used: {error.strerror}", path=str(error.filename)) from error
 
 
 app = typer.Typer(

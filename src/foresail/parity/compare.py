@@ -10,6 +10,7 @@ from pathlib import Path
 from foresail.core.explain import Explanation, explain
 from foresail.core.model import NoFit
 from foresail.core.profile import Profile
+from foresail.errors import InputError
 from foresail.parity.recorded import Recorded, replay
 from foresail.policies.kubernetes import PLUGIN_OF_SCORE
 
@@ -79,6 +80,8 @@ def compare_file(path: Path, profile: Profile, progress: Callable[[], None] | No
         for step, left in zip(computed.filters, asked[1:], strict=True):
             result.refused_by_filter[step.name] += step.asked - left
         result.differences += _differences(recorded, computed)
+    if not result.cases:
+        raise InputError("has no recorded decisions; foresail parity --lab records some", path=path)
     return result
 
 

@@ -81,6 +81,8 @@ def replay(path: Path, devices: DeviceRule, progress: Callable[[], None] | None 
             recorded = _recorded(path, number, line)
         except json.JSONDecodeError as error:
             raise InputError(f"is no JSON: {error.msg} (column {error.colno})", path=path, line=number) from error
+        except RecursionError as error:
+            raise InputError("nests too deeply to be read", path=path, line=number) from error
         except RequestError as error:
             raise InputError(str(error), path=path, line=number) from error
         except (KeyError, TypeError, AttributeError, ValueError) as error:

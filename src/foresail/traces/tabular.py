@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from foresail.errors import did_you_mean
+from foresail.errors import did_you_mean, shortened
 from foresail.traces.check.checks import Findings
 
 Ints = npt.NDArray[np.int64]
@@ -25,6 +25,7 @@ MOST = 10**12
 """The largest amount that a cell may hold: beyond it a wrong unit is likelier than a large machine."""
 
 _EXACT_IN_FLOAT = 2**53
+_MOST_COLUMNS = 2000
 
 
 class Table:
@@ -58,7 +59,7 @@ class Table:
                 self.findings.fail("FS104", f'no column "{column}"{hint}', 1)
         for column in unknown:
             hint = did_you_mean(column, [*required, *optional])
-            self.findings.add("FS107", f'the column "{column}" is not known and is ignored{hint}', 1)
+            self.findings.add("FS107", f'the column "{shortened(column)}" is not known and is ignored{hint}', 1)
 
     def refuse(self, code: str, rows: Mask, describe: Callable[[int], str]) -> None:
         """Mark rows as bad; `describe` gives the message for one of them."""
@@ -89,7 +90,7 @@ class Table:
 
         def describe(row: int) -> str:
             above = self.lines[np.flatnonzero(good & (names == names[row]).to_numpy())[0]]
-            return f'{column} is "{names[row]}", as in line {above}; names must differ'
+            return f'{column} is "{shortened(names[row])}", as in line {above}; names must differ'
 
         self.refuse("FS206", repeated, describe)
         return names
@@ -159,7 +160,7 @@ class Table:
         return near, number, fraction
 
     def _refuse_cells(self, code: str, rows: Mask, cells: pl.Series, column: str, rule: str) -> None:
-        self.refuse(code, rows, lambda row: f'{column} is "{cells[row]}"; {rule}')
+        self.refuse(code, rows, lambda row: f'{column} is "{shortened(str(cells[row]))}"; {rule}')
 
 
 def _empty(cells: pl.Series) -> Mask:
@@ -209,11 +210,7 @@ def _read_csv(data: bytes, findings: Findings) -> tuple[pl.DataFrame, Ints]:
     header_at, body = int(filled[0]), filled[1:]
     ends = np.append(starts[1:], len(data))
     header_text = data[starts[header_at] : ends[header_at]].decode("utf-8")
-    header = [column.strip() for column in next(csv.reader(io.StringIO(header_text, newline="")))]
-    for column in header:
-        if header.count(column) > 1:
-            message = f'the column "{column}" stands twice; remove or rename one'
-            findings.fail("FS105", message, int(line_of[header_at]))
+    header = _header(header_text, int(line_of[header_at]), findings)
 
     ragged = widths[body] != len(header)
     findings.add_rows(
@@ -234,6 +231,20 @@ def _read_csv(data: bytes, findings: Findings) -> tuple[pl.DataFrame, Ints]:
     if frame.height != len(kept):
         findings.fail("FS106", f"{len(kept)} rows stand in the file but {frame.height} could be read; check the quotes")
     return frame, line_of[kept]
+
+
+def _header(text: str, line: int, findings: Findings) -> list[str]:
+    """The names of the columns, each there once."""
+    if (columns := text.count(",") + 1) > _MOST_COLUMNS:
+        findings.fail("FS108", f"the header has {columns} columns; no trace has more than {_MOST_COLUMNS}", line)
+    try:
+        header = [column.strip() for column in next(csv.reader(io.StringIO(text, newline="")))]
+    except csv.Error as error:
+        findings.fail("FS106", f"the header cannot be read ({error}); close or remove its quotes", line)
+    for column in header:
+        if header.count(column) > 1:
+            findings.fail("FS105", f'the column "{column}" stands twice; remove or rename one', line)
+    return header
 
 
 def _records(data: bytes, text: str, findings: Findings) -> tuple[Ints, Ints, Ints]:

@@ -14,7 +14,8 @@ import yaml
 from foresail.atomic import replacing
 from foresail.errors import InputError, OptionError
 from foresail.formats import JSON_ENDINGS, OBJECT_ENDINGS
-from foresail.kube.objects.documents import PlainLoader, json_documents, read_text, told_as_input_errors, yaml_documents
+from foresail.kube.objects.documents import json_documents, read_text
+from foresail.yaml_files import PlainLoader, told_as_input_errors, yaml_documents
 
 SUFFIX = "-hier"
 """Outputs stand beside their input with this at the end of the name, and are not taken as inputs again."""

@@ -139,7 +139,7 @@ def test_what_cannot_be_honoured_is_refused_with_file_field_and_value(write, pro
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "kube.yaml:1: not YAML"),
+        ("a: [", "kube.yaml:2: is no YAML"),
         ("7", "a KubeSchedulerConfiguration is a mapping"),
         ("kind: Pod", "kind is 'Pod'; a KubeSchedulerConfiguration is needed"),
         ("kind: KubeSchedulerConfiguration\napiVersion: kubescheduler.config.k8s.io/v1beta3",

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
-
 from foresail.addresses import basic_authorization, split_login, without_secret
 from foresail.errors import InputError, did_you_mean
 from foresail.kube.api.credentials import (
@@ -25,6 +23,7 @@ from foresail.kube.api.credentials import (
     load_certificate,
 )
 from foresail.kube.api.errors import ClusterError
+from foresail.yaml_files import read_yaml
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SECRET = frozenset({"server", "token", "username", "password", "client-key-data", "exec", "args", "env"})
@@ -170,17 +169,7 @@ def _named(chosen: _ConfigEntry, key: str, known: Mapping[str, _ConfigEntry]) ->
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        found = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    except OSError as error:
-        raise InputError(f"the kubeconfig cannot be read: {error.strerror}", path=path) from error
-    except UnicodeDecodeError as error:
-        raise InputError("this is no kubeconfig: no UTF-8 text", path=path) from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise InputError(f"the kubeconfig is no YAML: {error.problem}", path=path, line=line) from error
-    except yaml.YAMLError as error:
-        raise InputError(f"the kubeconfig is no YAML: {error}", path=path) from error
+    found = read_yaml(path, what="the kubeconfig")
     if found is None:
         return {}
     if not isinstance(found, dict) or found.get("kind", "Config") != "Config":

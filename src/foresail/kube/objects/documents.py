@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,31 +12,7 @@ import yaml
 
 from foresail.errors import InputError
 from foresail.formats import JSON_ENDINGS, YAML_ENDINGS
-
-_DEEPEST = 200
-
-
-class PlainLoader(yaml.CSafeLoader):
-    """Safe YAML in which times stay text, so that an unquoted RFC 3339 time reads like a quoted one."""
-
-    depth = 0
-
-    def descend_resolver(self, current_node: yaml.Node | None, current_index: object) -> None:
-        # The C parser calls itself for every level and would crash the whole program on a hostile file.
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            raise yaml.YAMLError(f"it nests more than {_DEEPEST} levels deep")
-        super().descend_resolver(current_node, current_index)
-
-    def ascend_resolver(self) -> None:
-        self.depth -= 1
-        super().ascend_resolver()
-
-
-PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, shape) for tag, shape in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
+from foresail.yaml_files import PlainLoader, told_as_input_errors, yaml_documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,33 +47,12 @@ def json_documents(path: Path, text: str) -> Iterator[tuple[Any, int]]:
             raise InputError(f"is no JSON: {error.msg} (column {error.colno})", path=path, line=error.lineno) from error
         except RecursionError as error:
             raise InputError("nests too deeply to be read", path=path, line=line + 1) from error
+        except ValueError as error:  # a whole number of thousands of digits
+            raise InputError(f"has a number that cannot be read: {error}", path=path, line=line + 1) from error
+        _refuse_half_characters(value, text, start, end, path, line + 1)
         yield value, line + 1
         line += text.count("\n", start, end)
         at = end
-
-
-def yaml_documents(loader: PlainLoader) -> Iterator[yaml.Node]:
-    """The tree of every document, before it becomes values."""
-    while loader.check_node():
-        node = loader.get_node()
-        if node is None:
-            return
-        yield node
-
-
-@contextmanager
-def told_as_input_errors(path: Path) -> Iterator[None]:
-    """Whatever the YAML library raises, as an `InputError` with the line where it knows one."""
-    try:
-        yield
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        raise InputError(f"is no YAML: {said}", path=path, line=mark.line + 1 if mark else None) from error
-    except yaml.YAMLError as error:
-        raise InputError(f"is no YAML: {error}", path=path) from error
-    except (RecursionError, ValueError) as error:
-        raise InputError(f"is no YAML that can be read: {error}", path=path) from error
 
 
 def objects(path: Path) -> Iterator[Found]:
@@ -109,6 +63,17 @@ def objects(path: Path) -> Iterator[Found]:
     documents = _json_values(path, text) if as_json else _yaml_values(path, text)
     for number, (value, line, item_lines) in enumerate(documents, 1):
         yield from _opened(path, value, "", f"document {number}", line, item_lines)
+
+
+def _refuse_half_characters(value: object, text: str, start: int, end: int, path: Path, line: int) -> None:
+    """Raise if an escape stands for half a character, which no file can be written with."""
+    if text.find("\\ud", start, end) < 0 and text.find("\\uD", start, end) < 0:
+        return
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start : error.end].encode("ascii", "backslashreplace").decode()
+        raise InputError(f"{half} is half a character; write both halves", path=path, line=line) from error
 
 
 def _after_space(text: str, at: int) -> int:

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
 from foresail.errors import InputError, did_you_mean
 from foresail.policies.kubernetes import SCORES, kubernetes_profile
 from foresail.policies.profiles.scheduler_arguments import Refused, arguments_of
+from foresail.yaml_files import read_yaml
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -64,16 +63,7 @@ _IN_ORDER = (
 
 def read_configuration(path: Path) -> dict[str, Any]:
     """The file as plain data."""
-    try:
-        stated = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"there is no such file; give a {KIND} in YAML", path=path) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", path=path) from error
-    except (yaml.YAMLError, RecursionError) as error:
-        at = getattr(error, "problem_mark", None)
-        said = getattr(error, "problem", None) or "it is no YAML that can be read"
-        raise InputError(f"not YAML: {said}", path=path, line=None if at is None else at.line + 1) from error
+    stated = read_yaml(path, missing=f"there is no such file; give a {KIND} in YAML")
     if not isinstance(stated, dict):
         raise InputError(f"a {KIND} is a mapping with apiVersion, kind and profiles", path=path)
     if stated.get("kind") != KIND:

@@ -75,6 +75,13 @@ EXPLANATIONS: dict[str, FindingCode] = {
         "Correct the name if it should count; an extended resource is called resource:NAME, a node label label:KEY.",
         'pods.csv:1: the column "prio" is not known and is ignored; did you mean "priority"?',
     ),
+    "FS108": FindingCode(
+        "error",
+        "There are too many columns",
+        "A table of nodes or pods has a few dozen columns; this header has thousands.",
+        "Check that rows and columns are not swapped, and that the file is a trace.",
+        "pods.csv:1: the header has 60011 columns; no trace has more than 2000",
+    ),
     # FS2xx: a row
     "FS201": FindingCode(
         "error",
