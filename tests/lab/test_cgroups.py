@@ -57,6 +57,8 @@ def test_processes_go_below_a_v2_group_that_passes_its_controllers_on(tmp_path):
         *(tmp_path / "one/a/cgroup.procs", tmp_path / "two/a/processes/cgroup.procs")
     ]
     assert (tmp_path / "two/a/processes").is_dir()
+    cgroups.put_first("/a", trees)
+    assert [(tmp_path / name).read_text() for name in ("one/a/cpu.shares", "two/a/cpu.weight")] == ["262144", "10000"]
 
 
 def test_a_v2_group_gets_its_controllers_and_its_limit(tmp_path):

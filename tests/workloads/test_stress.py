@@ -64,12 +64,12 @@ def test_work_is_done_in_order_and_told_one_by_one(tmp_path):
     program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
     program.chmod(0o755)
     joined = tmp_path / "cgroup.procs"
-    ran = run("cap:9", "zero:12", "--workers", "3", "--join", str(joined), path=f"{tmp_path}:/usr/bin:/bin")
+    ran = run("cap:9", "zero:12:1", "--workers", "3", "--join", str(joined), path=f"{tmp_path}:/usr/bin:/bin")
     told = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [(one["task"], one["ops"]) for one in told] == [("cap", 9), ("zero", 12)]
     assert all(one["seconds"] > 0 and one["cpu_s"] >= 0 for one in told)
     asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked == ["--quiet --cap 3 --cap-ops 9", "--quiet --zero 3 --zero-ops 12"]
+    assert asked == ["--quiet --cap 3 --cap-ops 9", "--quiet --zero 1 --zero-ops 12"]
     assert asked[0].split() == stress_command("cap", 9, 3)[1:]
     assert joined.read_text().isdecimal()
 

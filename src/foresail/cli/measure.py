@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from foresail.cli.measure_stress import EPILOG as STRESS_EXAMPLES
+from foresail.cli.measure_stress import stress
 from foresail.cli.which_cluster import Context, Kubeconfig
 from foresail.errors import OptionError
 
@@ -16,6 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
+app.command(epilog=STRESS_EXAMPLES)(stress)
 
 
 @app.command()

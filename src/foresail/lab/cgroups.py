@@ -112,6 +112,15 @@ def _pass_on_controllers(folder: Path) -> None:
         (folder / "cgroup.subtree_control").write_text(wanted, encoding="ascii")
 
 
+def put_first(path: str, trees: Sequence[Hierarchy] | None = None) -> None:
+    """Let a group have its CPU before others on the machine do, as far as its limit goes."""
+    for tree in hierarchies() if trees is None else trees:
+        if tree.v2:
+            (tree.at(path) / "cpu.weight").write_text("10000", encoding="ascii")
+        elif "cpu" in tree.controllers:
+            (tree.at(path) / "cpu.shares").write_text("262144", encoding="ascii")
+
+
 def process_files(path: str, trees: Sequence[Hierarchy] | None = None) -> list[Path]:
     """The files that take the number of a process which is to be in a group that `make` has made, one for each tree."""
     found = []

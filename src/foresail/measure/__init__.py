@@ -1,1 +1,1 @@
-"""Profilers that run real work and write down what it takes. Knows kube, traces and workloads."""
+"""Profilers that run real work and write down what it takes. Knows forecast, kube, lab, traces and workloads."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from foresail.errors import ForesailError
 from foresail.kube.api.blocking import BlockingClient
 from foresail.kube.api.client import Object
 from foresail.kube.api.connect import Connection
-from foresail.kube.api.errors import ClusterError, NotFound
+from foresail.measure.pods import log_of, own_namespace, ready_nodes, why_not_running
 
 _LOOK_EVERY_S = 1.0
 _LABEL = "foresail.dev/measures"
@@ -34,8 +32,8 @@ class TrainersOnKube:
         self, models: Sequence[str], arguments: Sequence[str], on_progress: Callable[[int, int], None] | None = None
     ) -> Generator[tuple[str, dict[str, Any]]]:
         """What each model took, as soon as its pod has told."""
-        with BlockingClient(self._connection) as api, _namespace(api) as namespace:
-            nodes = _nodes(api)
+        with BlockingClient(self._connection) as api, own_namespace(api) as namespace:
+            nodes = [node["metadata"]["name"] for node in ready_nodes(api)]
             pods = f"/api/v1/namespaces/{namespace}/pods"
             for at, model in enumerate(models):
                 api.create(pods, _pod(model, self._image, nodes[at % len(nodes)], arguments))
@@ -47,10 +45,10 @@ class TrainersOnKube:
                     model = pod["metadata"]["labels"][_LABEL]
                     if model not in left:
                         continue
-                    told = _log(api, f"{pods}/{pod['metadata']['name']}/log")
+                    told = log_of(api, f"{pods}/{pod['metadata']['name']}/log")
                     shares[model] = max(shares[model], share_done(told))
                     phase = pod["status"].get("phase")
-                    if phase == "Failed" or (why := _why_not_running(pod)):
+                    if phase == "Failed" or (why := why_not_running(pod)):
                         said = " ".join(told.split()[-30:]) if phase == "Failed" else why
                         raise ForesailError(f"trainer {model} failed in its pod on {pod['spec']['nodeName']}: {said}")
                     if phase == "Succeeded":
@@ -63,33 +61,6 @@ class TrainersOnKube:
                     raise ForesailError(f"{', '.join(sorted(left))} did not end within {self._give_up_s:g} s")
                 if left:
                     time.sleep(_LOOK_EVERY_S)
-
-
-@contextmanager
-def _namespace(api: BlockingClient) -> Iterator[str]:
-    name = f"foresail-measure-{secrets.token_hex(4)}"
-    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-    try:
-        # Pods are refused until it is there.
-        api.wait(f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _: True)
-        yield name
-    finally:
-        api.delete(f"/api/v1/namespaces/{name}")
-
-
-def _nodes(api: BlockingClient) -> list[str]:
-    """Nodes that are ready and take pods; nobody else may be there to place them."""
-    found = [
-        node["metadata"]["name"]
-        for node in api.items("/api/v1/nodes")
-        if not node.get("spec", {}).get("unschedulable")
-        and any(
-            one["type"] == "Ready" and one["status"] == "True" for one in node.get("status", {}).get("conditions") or ()
-        )
-    ]
-    if not found:
-        raise ForesailError("no node of the cluster is ready; trainers cannot be measured there")
-    return sorted(found)
 
 
 def _pod(model: str, image: str, node: str, arguments: Sequence[str]) -> Object:
@@ -109,22 +80,6 @@ def _pod(model: str, image: str, node: str, arguments: Sequence[str]) -> Object:
             ],
         },
     }
-
-
-def _log(api: BlockingClient, path: str) -> str:
-    try:
-        return api.text(path)
-    except (NotFound, ClusterError):
-        return ""  # its container has not begun, or its node is busy: it is asked again
-
-
-def _why_not_running(pod: Mapping[str, Any]) -> str:
-    """Why a container will not begin, unless somebody does something; empty for one that may."""
-    for one in pod["status"].get("containerStatuses") or ():
-        waiting = (one.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") in {"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"}:
-            return f"{waiting['reason']}: {waiting.get('message', '')}; name another --image"
-    return ""
 
 
 def share_done(log: str) -> float:

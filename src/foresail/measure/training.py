@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from foresail import __version__
 from foresail.atomic import replacing
 from foresail.errors import ForesailError, InputError, OptionError, did_you_mean
+from foresail.measure.machine import processor
 from foresail.traces.training.models import FORMAT, FORMAT_VERSION, shipped_models
 from foresail.workloads.trainers.__main__ import NAMES
 
@@ -94,16 +95,8 @@ def _machine() -> dict[str, str]:
     return {
         "python": platform.python_version(),
         "numpy": version("numpy"),
-        "processor": _processor(),
+        "processor": processor(),
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _measured_before(out: Path, how: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""`python -m foresail.workloads.stress TASK:OPS …`: do the work of stress-ng tasks, one after the other, and say what
-each took, a line of JSON each.
+"""`python -m foresail.workloads.stress TASK:OPS[:WORKERS] …`: do the work of stress-ng tasks, one after the
+other, and say what each took, a line of JSON each.
 
 Seconds are those around the work, on the clock; CPU time is that of stress-ng and its workers; throttled is the share
 of the 100 ms periods in which the limit on CPU held the work up.
@@ -124,8 +124,13 @@ def own_cpu_group(mounts: str, groups: str) -> Path | None:
 def main() -> None:
     """Do each work that is named and print what it took."""
     options = argparse.ArgumentParser(prog="python -m foresail.workloads.stress", description=__doc__)
-    options.add_argument("work", nargs="+", metavar="TASK:OPS", help="a task of stress-ng and its operations in all")
-    options.add_argument("--workers", type=int, default=0, help="processes that share the work; 0: one for each core")
+    options.add_argument(
+        "work",
+        nargs="+",
+        metavar="TASK:OPS[:WORKERS]",
+        help="a task of stress-ng, its operations in all, and who shares them",
+    )
+    options.add_argument("--workers", type=int, default=0, help="processes unless told above; 0: one for each core")
     options.add_argument(
         "--join", action="append", default=[], metavar="FILE", help="cgroup.procs of a control group to be in"
     )
@@ -133,9 +138,9 @@ def main() -> None:
     for file in asked.join:
         Path(file).write_text(str(os.getpid()), encoding="ascii")
     for work in asked.work:
-        task, _, ops = work.rpartition(":")
+        task, ops, *workers = work.split(":")
         try:
-            took = do_work(task, int(ops), asked.workers)
+            took = do_work(task, int(ops), int(workers[0]) if workers else asked.workers)
         except StressError as error:
             sys.stderr.write(f"{error}\n")
             sys.exit(1)

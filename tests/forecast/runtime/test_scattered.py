@@ -84,6 +84,18 @@ def test_a_whole_file_is_taken_as_it_is_and_one_with_gaps_is_filled(tmp_path):
         read_profile(some)
 
 
+def test_few_values_are_told_on_more(tmp_path):
+    rows = [f"a,{workload},{cpu},{3000 * workload / cpu}\n" for workload, cpu in CORNERS]
+    filled = read_measured(write(tmp_path / "few.csv", rows))
+    assert (len(filled.workloads), len(filled.shares_milli)) == (14, 14)
+    assert {10.0, 31.0, 49.0} < set(filled.workloads.tolist())
+    assert (np.diff(filled.shares_milli) > 0).all()
+    expected = work_by_cpu(filled.workloads[:, None], filled.shares_milli[None, :])
+    np.testing.assert_allclose(filled.seconds[0], expected, rtol=0.01)
+    with pytest.raises(InputError, match=r"one\.csv: 1 different values of workload; 2 or more are needed"):
+        read_measured(write(tmp_path / "one.csv", [f"a,10,{cpu},5\n" for cpu in range(1000, 6000, 1000)]))
+
+
 def test_too_few_points_and_wrong_cells_are_said_with_their_place(tmp_path):
     rows = [f"a,{10 + at},{1000 + at},5\n" for at in range(5)]
     with pytest.raises(InputError, match=r"few\.csv: task b has fewer than 5 points"):

@@ -67,6 +67,7 @@ Tries = Mapping[tuple[str, float, float], Sequence[float]]
 def read_profile(path: str | Path) -> RuntimeProfile:
     """Read a whole profile from a CSV file; tasks stand in the order in which the file names them first."""
     found = read_tries(path)
+    check_values(found, path, LEAST)
     for task, workload, share in unmeasured(found):
         raise InputError(
             f"task {task} has no row for workload {workload:g} and {share:g} milli; "
@@ -103,9 +104,6 @@ def read_tries(path: str | Path) -> Tries:
             _number(row[at[name]], name, path, line) for name in ("workload", "cpu_milli", "seconds")
         )
         found.setdefault((task, workload, share), []).append(seconds)
-    for name, values in (("workload", {key[1] for key in found}), ("cpu_milli", {key[2] for key in found})):
-        if len(values) < LEAST:
-            raise InputError(f"{len(values)} different values of {name}; {LEAST} or more are needed", path=path)
     return found
 
 
@@ -140,6 +138,14 @@ def axes(found: Tries) -> tuple[tuple[str, ...], list[float], list[float]]:
     """The tasks, and all workloads and amounts of CPU that any of them was measured with, ascending."""
     tasks = tuple(dict.fromkeys(task for task, _, _ in found))
     return tasks, sorted({workload for _, workload, _ in found}), sorted({share for _, _, share in found})
+
+
+def check_values(found: Tries, path: str | Path, least: int) -> None:
+    """Refuse a file with too few different workloads or amounts of CPU."""
+    _, workloads, shares = axes(found)
+    for name, values in (("workload", workloads), ("cpu_milli", shares)):
+        if len(values) < least:
+            raise InputError(f"{len(values)} different values of {name}; {least} or more are needed", path=path)
 
 
 def unmeasured(found: Tries) -> Iterator[tuple[str, float, float]]:

@@ -16,13 +16,23 @@ import numpy.typing as npt
 
 from foresail.errors import InputError
 from foresail.forecast.runtime.monotone import monotone_grid
-from foresail.forecast.runtime.profile import RuntimeProfile, axes, read_tries, unmeasured, whole_profile
+from foresail.forecast.runtime.profile import (
+    LEAST,
+    RuntimeProfile,
+    axes,
+    check_values,
+    read_tries,
+    unmeasured,
+    whole_profile,
+)
 
 Floats = npt.NDArray[np.float64]
 
 _PLANE = 2.0
 """Standard deviation of the plane's level and slopes over the whole grid, in logarithms: next to nothing is assumed."""
 _ROUNDS = 2
+_ENOUGH = 14
+"""Workloads and amounts of CPU of a profile that is told from points, as many as the published one has at least."""
 LEAST_POINTS = 5
 """Of a task, for all others to be told by."""
 MEAN_OF_ABSOLUTE = 0.8
@@ -55,7 +65,7 @@ _TRIED: dict[str, tuple[float, ...]] = {
     "reach": (0.15, 0.3, 0.5, 0.8, 1.2),
 }
 _NOISE = 0.03
-_TRIED_NOISE = (0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.13)
+_TRIED_NOISE = (0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.13, 0.2, 0.35)
 _LOOSE = 1.0
 """How far weights may be from what they are at first, as a standard deviation of their logarithms."""
 
@@ -63,9 +73,10 @@ _LOOSE = 1.0
 def read_measured(path: str | Path) -> RuntimeProfile:
     """A profile from a CSV file: as it was measured if it is whole, else all of it by what its points say."""
     found = read_tries(path)
-    if not any(True for _ in unmeasured(found)):
-        return whole_profile(found)
     tasks, workloads, shares = axes(found)
+    if not any(True for _ in unmeasured(found)) and min(len(workloads), len(shares)) >= LEAST:
+        return whole_profile(found)
+    check_values(found, path, 2)
     points = {}
     for task in tasks:
         rows = [(*place, one) for (name, *place), seconds in found.items() if name == task for one in seconds]
@@ -74,7 +85,16 @@ def read_measured(path: str | Path) -> RuntimeProfile:
                 f"task {task} has fewer than {LEAST_POINTS} points, too few to tell the others; measure more", path=path
             )
         points[task] = TaskPoints(*np.array(rows).T)
-    return ScatteredFit(points, np.array(workloads), np.array(shares)).profile()
+    return ScatteredFit(points, np.array(_with_middles(workloads)), np.array(_with_middles(shares))).profile()
+
+
+def _with_middles(values: list[float]) -> list[float]:
+    """Values with the middles of the widest steps between them, so that curves are not told by a few straight lines."""
+    found = list(values)
+    while len(found) < _ENOUGH:
+        at = max(range(1, len(found)), key=lambda at: found[at] / found[at - 1])
+        found.insert(at, (found[at] * found[at - 1]) ** 0.5)
+    return found
 
 
 class ScatteredFit:
