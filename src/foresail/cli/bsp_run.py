@@ -88,6 +88,8 @@ def _on_cluster(
     """The cluster, and the experiment with what it needs to know there."""
     from dataclasses import replace
 
+    from foresail.errors import OptionError
+    from foresail.experiments.supersteps.experiment import ZOOKEEPER
     from foresail.kube.api.connect import find_connection
     from foresail.lab.workload_image import WORKLOAD_IMAGE
 
@@ -99,6 +101,13 @@ def _on_cluster(
         kubeconfig = there.kubeconfig
         # A lab's API server listens on this machine alone, which is all nodes' host.
         cluster = replace(cluster, host_network=True, api_server=cluster.api_server or there.url)
+        if asked.barrier == ZOOKEEPER and there.zookeeper:
+            asked = replace(asked, barrier=f"{ZOOKEEPER}://{there.zookeeper}")
+    if asked.barrier == ZOOKEEPER:
+        raise OptionError(
+            f"--barrier is {ZOOKEEPER}; name its address, {ZOOKEEPER}://HOST:PORT, or a --lab that was started with "
+            "--zookeeper"
+        )
     return replace(asked, cluster=cluster), find_connection(kubeconfig, context)
 
 

@@ -39,7 +39,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def lab(folder: Path) -> Iterator[Lab]:
-    with Lab("bsp", kubelets=1, node_cpu="1500m", workload_image=True, base=folder) as up:
+    with Lab("bsp", kubelets=1, node_cpu="1500m", workload_image=True, zookeeper=True, base=folder) as up:
         yield up
 
 
@@ -137,6 +137,16 @@ def test_splits_change_in_place_between_supersteps_on_leases(lab, folder):
     with BlockingClient(find_connection(lab.kubeconfig)) as api:
         leases = api.items("/apis/coordination.k8s.io/v1/namespaces/default/leases")
         assert [one["metadata"]["name"] for one in leases if "superstep" in str(one["metadata"].get("labels"))] == []
+
+
+def test_supersteps_meet_on_zookeeper_and_go_on_after_it_was_killed(lab, folder):
+    path = experiment(folder, "zoo", barrier='"zookeeper"')
+    with Running(lab, path) as running:
+        running.until(lambda: len(running.rows.rows()) >= 3)
+        lab.restart("zookeeper")
+        rows = running.done()
+    check_whole(rows, LENGTH)
+    assert sum(one.outcome == "done" for row in rows for one in row.resizes) >= 3
 
 
 def test_a_lost_task_a_killed_coordinator_and_a_restarted_api_server_cost_no_superstep(lab, folder):

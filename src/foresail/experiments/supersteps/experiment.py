@@ -32,7 +32,7 @@ from foresail.traces.series import Series
 from foresail.traces.supersteps.matrices import JobData, scaled
 
 MEASURED = "measured"
-LEASE = "lease"
+LEASE, ZOOKEEPER = "lease", "zookeeper"
 HORIZON = 20
 """How many supersteps forecasts look ahead."""
 _BEFORE = 400
@@ -102,7 +102,7 @@ class SuperstepsExperiment:
     measures_penalty: bool = True
     """Whether the planner is told what changes really take."""
     barrier: str = LEASE
-    """Where tasks meet: lease, or zookeeper://HOST:PORT."""
+    """Where tasks meet: lease, or zookeeper://HOST:PORT; with a lab zookeeper is that of the lab."""
     tasks: tuple[TaskSettings, ...] = setting(default_factory=tuple, without_option=True)
     """Tables [[tasks]], one a task."""
     cluster: GangSettings = field(default_factory=GangSettings)
@@ -197,8 +197,8 @@ def _check(experiment: SuperstepsExperiment) -> None:
         raise OptionError(f"length is {experiment.length}; it is 1 or more")
     if not experiment.profile:
         raise OptionError("profile is missing; measure one with: foresail measure stress")
-    if not (experiment.barrier == LEASE or experiment.barrier.startswith("zookeeper://")):
-        raise OptionError(f'barrier is "{experiment.barrier}"; write {LEASE} or zookeeper://HOST:PORT')
+    if experiment.barrier not in {LEASE, ZOOKEEPER} and not experiment.barrier.startswith(f"{ZOOKEEPER}://"):
+        raise OptionError(f'barrier is "{experiment.barrier}"; write {LEASE} or {ZOOKEEPER}://HOST:PORT')
     if not 0 <= experiment.penalty_s < math.inf:
         raise OptionError(f"penalty is {experiment.penalty_s:g}; it is a number of seconds, 0 or more")
     grid_of(experiment)
