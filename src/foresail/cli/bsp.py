@@ -96,7 +96,7 @@ def simulate(
         typer.Option(help="dynamic-mpc, dynamic-window: a window of n supersteps counts this to the power of n."),
     ] = _DEFAULT.punishment,
     scenarios: Annotated[
-        int, typer.Option(help="scenario: how many ways in which the work may go on are looked at.")
+        int, typer.Option(help="scenario, learned: how many ways in which the work may go on are looked at.")
     ] = _DEFAULT.scenarios,
     runtime: Annotated[
         str, typer.Option(help="How seconds are told between measured points: spline or monotone.")

@@ -32,6 +32,14 @@ Examples:
   foresail bsp simulate --data bsp --strategy dqn --model dqn.npz --forecast published
 """
 
+TIMING_EXAMPLES = """
+Examples:
+
+  foresail train supersteps-timing --data bsp --out timing.npz
+
+  foresail bsp simulate --data bsp --strategy scenario --strategy learned --model timing.npz --seed 1 --seed 2
+"""
+
 _Data = Annotated[
     Path | None,
     typer.Option(
@@ -112,8 +120,73 @@ def supersteps_dqn(
                 training = DqnTraining(rows, settings, checkpoint)
                 model = training.run(on_step=shown, on_evaluated=_line(steps))
         except KeyboardInterrupt:
-            kept = f"{checkpoint} has the run up to its last look at validation jobs"
-            raise KeyboardInterrupt(f"interrupted; {kept}, and the same command goes on from there") from None
+            kept = "nothing is kept before the first look at validation jobs"
+            if checkpoint.exists():
+                kept = f"{checkpoint} has the run up to its last look at validation jobs"
+            raise KeyboardInterrupt(f"interrupted; {kept}; the same command goes on") from None
+    _finish(model, {"forecast": forecast, "data": source.name}, out, save_model, as_json=as_json)
+    checkpoint.unlink(missing_ok=True)
+
+
+@app.command("supersteps-timing", epilog=TIMING_EXAMPLES)
+def supersteps_timing(
+    *,
+    data: _Data = None,
+    out: _Out,
+    forecast: Annotated[str, typer.Option(help="The forecaster of the rows to train on.")] = "ensemble",
+    generations: Annotated[int, typer.Option(help="Rounds of training.")] = 30,
+    population: Annotated[int, typer.Option(help="Networks in a round.")] = 32,
+    jobs: Annotated[int, typer.Option(help="Orders of the series over the tasks.")] = 8,
+    patience: Annotated[int, typer.Option(help="End after so many rounds without a better one.")] = 10,
+    scenarios: Annotated[int, typer.Option(help="Ways in which the work may go on.")] = 64,
+    penalty: _Penalty = 15.0,
+    seed: _Seed = 1,
+    as_json: _Json = False,
+) -> None:
+    """Train a network that corrects when bsp simulate --strategy scenario changes the split, for --strategy learned.
+
+    It learns from rows before the first row of the data and is validated on later ones of these, as supersteps-dqn.
+    Training begins with planning over scenarios as it is; if nothing validates better, that is what is written. The
+    same command goes on where it was interrupted.
+    """
+    _needs("gymnasium")
+    from foresail.cli.progress import progress_bar
+    from foresail.controllers.supersteps.learned.model import save_model
+    from foresail.controllers.supersteps.learned.timing import WINDOW
+    from foresail.errors import OptionError
+    from foresail.experiments.supersteps.request import PUBLISHED
+    from foresail.experiments.supersteps.source import find_source
+    from foresail.train.supersteps.checkpoint import checkpoint_of
+    from foresail.train.supersteps.data import forecast_rows
+    from foresail.train.supersteps.timing import TimingSettings, TimingTraining
+
+    _check_out(out)
+    if forecast == PUBLISHED:
+        raise OptionError("--forecast published has no scenarios; take a forecaster")
+    settings = TimingSettings(
+        generations=generations,
+        population=population,
+        jobs=jobs,
+        patience=patience,
+        scenarios=scenarios,
+        penalty_s=penalty,
+        seed=seed,
+    )
+    source = find_source(data)
+    checkpoint = checkpoint_of(out)
+    with compiling_is_announced():
+        with progress_bar(f"fitting {forecast}") as fitting:
+            rows = forecast_rows(
+                source, forecast, scenarios=scenarios // 2, ahead=WINDOW, seed=seed, on_fitting=fitting
+            )
+        try:
+            with progress_bar("planning over scenarios") as planned:
+                training = TimingTraining(rows, settings, checkpoint, planned)
+            with progress_bar("training") as shown:
+                model = training.run(on_step=shown, on_evaluated=_line(generations))
+        except KeyboardInterrupt:
+            kept = f"{checkpoint} has the rounds that were finished" if checkpoint.exists() else "no round was finished"
+            raise KeyboardInterrupt(f"interrupted; {kept}; the same command goes on") from None
     _finish(model, {"forecast": forecast, "data": source.name}, out, save_model, as_json=as_json)
     checkpoint.unlink(missing_ok=True)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.train.supersteps.sources import corrupted, same
 from typer.testing import CliRunner
 
 from foresail.cli.main import app
@@ -16,7 +17,6 @@ from foresail.errors import ForesailError, InputError, OptionError
 from foresail.experiments.supersteps.source import find_source
 from foresail.sim.supersteps.job import run_job
 from foresail.traces.series import Series, training_rows
-from foresail.traces.supersteps.matrices import JobData
 from foresail.train.supersteps.checkpoint import checkpoint_of
 from foresail.train.supersteps.data import forecast_rows
 from foresail.train.supersteps.dqn import DqnSettings, DqnTraining
@@ -45,23 +45,6 @@ def source():
 @pytest.fixture(scope="module")
 def rows(source):
     return forecast_rows(source, "seasonal-naive")
-
-
-def corrupted(source):
-    """The same source with other values in every row that jobs are judged on."""
-    rng = np.random.default_rng(1)
-    series = {}
-    for name, one in source.series.items():
-        values = one.values.copy()
-        first = training_rows(one, source.data.rows, source.data.actual.shape[2])
-        values[first:] = rng.uniform(-1e4, 1e4, len(values) - first)
-        series[name] = Series(name, one.times_s, values)
-    actual = rng.uniform(-1e4, 1e4, source.data.actual.shape)
-    return replace(source, series=series, data=JobData(source.data.tasks, source.data.series, actual, None))
-
-
-def same(one, other):
-    return all(np.array_equal(a, b) for x, y in zip(one, other, strict=True) for a, b in zip(x, y, strict=True))
 
 
 def test_nothing_of_the_rows_that_jobs_are_judged_on_is_learnt(source, rows):

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numba
 import numpy as np
 
 from foresail.controllers.supersteps.exchange import exchange
-from foresail.controllers.supersteps.planner import ShareGrid, SplitOutlook, Units
+from foresail.controllers.supersteps.planner import Floats, ShareGrid, SplitOutlook, Units
 from foresail.controllers.supersteps.splitting import cost_of, greedy
 from foresail.controllers.supersteps.tables import Tables
 from foresail.forecast.runtime.curves import RuntimeCurves
 
 FEW = 8
 """With so few scenarios a second beginning is tried for every span; with many it gains nothing that is not noise."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SpansAhead:
+    """The cheapest way through the next supersteps, whatever the split is now."""
+
+    paths: Floats
+    """Workloads of each scenario: scenarios × tasks × supersteps."""
+    cheapest_s: Floats
+    """What the cheapest way costs from the first superstep on, from the second, …; 0 at the end."""
+    split: Units
+    """Of the span that comes first."""
 
 
 class Scenario:
@@ -49,6 +63,18 @@ class Scenario:
         self.penalty_s, self._tries = penalty_s, tries
 
     def plan(self, outlook: SplitOutlook) -> Units | None:
+        spans, table = self._spans(outlook)
+        if outlook.current is None:
+            return spans.split
+        current = self._within(outlook.current)
+        keeps = _keeping_s(table, current, spans.cheapest_s, self.penalty_s) <= spans.cheapest_s[0] + self.penalty_s
+        return None if keeps else spans.split
+
+    def spans(self, outlook: SplitOutlook) -> SpansAhead:
+        """What the coming supersteps cost, for those who weigh a change by more than that."""
+        return self._spans(outlook)[0]
+
+    def _spans(self, outlook: SplitOutlook) -> tuple[SpansAhead, Floats]:
         ahead = min(self.horizon, outlook.left, outlook.workloads.shape[1])
         expected = outlook.workloads[None, :, :ahead]
         paths = expected
@@ -57,13 +83,10 @@ class Scenario:
             paths = np.concatenate([drawn, 2 * expected - drawn])
         # Supersteps first: a span of them is then one block of rows.
         table = self._tables.table(paths.transpose(2, 0, 1).reshape(-1, self._grid.tasks))
-        is_first = outlook.current is None
-        current = np.zeros(self._grid.tasks, np.int64) if outlook.current is None else outlook.current
+        cheapest_s: Floats
         split: Units
-        keeps, split = _cheapest_spans(
-            table, ahead, self._units, self._within(current), is_first, self.penalty_s, self._tries
-        )
-        return None if keeps else split
+        cheapest_s, split = _cheapest_spans(table, ahead, self._units, self._grid.tasks, self.penalty_s, self._tries)
+        return SpansAhead(paths, cheapest_s, split), table
 
     def _within(self, split: Units) -> Units:
         """A split as tables have it: what is beyond them is as good as their end."""
@@ -72,8 +95,8 @@ class Scenario:
 
 
 @numba.njit(cache=True)
-def _cheapest_spans(table, ahead, units, current, is_first, penalty_s, tries):  # type: ignore[no-untyped-def]
-    """Whether to keep, and else the split of the span that comes first.
+def _cheapest_spans(table, ahead, units, tasks, penalty_s, tries):  # type: ignore[no-untyped-def]
+    """What the cheapest way from each superstep on costs, and the split of the span that comes first.
 
     Table: tasks × steps of CPU × rows, which are the scenarios of the first superstep, those of the second, …
     """
@@ -81,8 +104,8 @@ def _cheapest_spans(table, ahead, units, current, is_first, penalty_s, tries):  
     rows = table.transpose(2, 0, 1)
     weights = np.ones(ahead * paths)
     cheapest = np.zeros(ahead + 1)
-    splits = np.empty((ahead, ahead + 1, len(current)), np.int64)
-    first_split = current
+    splits = np.empty((ahead, ahead + 1, tasks), np.int64)
+    first_split = np.zeros(tasks, np.int64)
     for start in range(ahead - 1, -1, -1):
         cheapest[start] = np.inf
         first = start * paths
@@ -108,14 +131,21 @@ def _cheapest_spans(table, ahead, units, current, is_first, penalty_s, tries):  
                 cheapest[start] = cost
                 if start == 0:
                     first_split = split
-    if is_first:
-        return False, first_split
+    return cheapest, first_split
+
+
+@numba.njit(cache=True)
+def _keeping_s(table, current, cheapest, penalty_s):  # type: ignore[no-untyped-def]
+    """What the cheapest way costs that begins by keeping the split."""
+    ahead = len(cheapest) - 1
+    paths = table.shape[2] // ahead
+    rows = table.transpose(2, 0, 1)
     kept, total = np.inf, 0.0
     for length in range(1, ahead + 1):
         total += cost_of(rows[(length - 1) * paths : length * paths], current) / paths
         after = cheapest[length] + penalty_s if length < ahead else 0.0
         kept = min(kept, total + after)
-    return kept <= cheapest[0] + penalty_s, first_split
+    return kept
 
 
 @numba.njit(cache=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from foresail.controllers.supersteps.even import EvenSplit
-from foresail.controllers.supersteps.learned.model import load_model
+from foresail.controllers.supersteps.learned.model import VERBS, PlannerModel, load_model
+from foresail.controllers.supersteps.learned.timing import LearnedTiming
 from foresail.controllers.supersteps.learned.windows import LearnedWindows
 from foresail.controllers.supersteps.planner import ShareGrid, SplitPlanner
 from foresail.controllers.supersteps.published import DynamicMpc, DynamicWindow, Exppo, Static
@@ -13,7 +15,7 @@ from foresail.controllers.supersteps.scenario import Scenario
 from foresail.errors import OptionError, did_you_mean
 from foresail.forecast.runtime.curves import RuntimeCurves
 
-PLANNERS = ("even", "exppo", "static", "dynamic-mpc", "dynamic-window", "scenario", "dqn")
+PLANNERS = ("even", "exppo", "static", "dynamic-mpc", "dynamic-window", "scenario", "dqn", "learned")
 
 
 def planner_of(
@@ -28,8 +30,10 @@ def planner_of(
     model: Path | None = None,
 ) -> SplitPlanner:
     """A fresh planner of a strategy; `model` is the file of one that was trained, which has its own window."""
-    if strategy == "dqn":
-        return _learned(strategy, curves, grid, window=window, model=model)
+    if strategy in VERBS:
+        trained = _model(strategy, model, window)
+        timed = partial(LearnedTiming, penalty_s=penalty_s, scenarios=scenarios)
+        return (LearnedWindows if strategy == "dqn" else timed)(curves, grid, trained)
     window = 1 if window is None else window
     if strategy == "even":
         return EvenSplit(grid)
@@ -46,12 +50,10 @@ def planner_of(
     raise OptionError(f'no strategy "{strategy}"{hint} strategies are {", ".join(PLANNERS)}')
 
 
-def _learned(
-    strategy: str, curves: RuntimeCurves, grid: ShareGrid, *, window: int | None, model: Path | None
-) -> SplitPlanner:
-    if model is None:
+def _model(strategy: str, path: Path | None, window: int | None) -> PlannerModel:
+    if path is None:
         raise OptionError(f"strategy {strategy} needs a trained model: --model FILE (foresail train makes one)")
-    loaded = load_model(model, strategy)
-    if window not in {None, loaded.shape[1]}:
-        raise OptionError(f"--window is {window}; {model} was trained to look {loaded.shape[1]} supersteps ahead")
-    return LearnedWindows(curves, grid, loaded)
+    model = load_model(path, strategy)
+    if window not in {None, model.shape[1]}:
+        raise OptionError(f"--window is {window}; {path} was trained to look {model.shape[1]} supersteps ahead")
+    return model

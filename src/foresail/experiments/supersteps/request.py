@@ -14,13 +14,14 @@ STRATEGIES = {
     "dynamic-window": "the same windows without keeping, each held to its end",
     "scenario": "the cheapest way over many ways in which the work may go on",
     "dqn": "keeping or one of some windows, by a network (--model)",
+    "learned": "as scenario, with a network that has a say in when to change (--model)",
 }
 """The strategies, each with what it does."""
 WINDOWS = {"static": 3, "dynamic-mpc": 10, "dynamic-window": 2, "scenario": 6}
 """How far strategies look ahead unless told."""
 KNOWN_WINDOW = 12
 """How far scenario looks ahead where forecasts are perfect: nothing becomes less sure with distance."""
-MODEL_STRATEGIES = ("dqn",)
+MODEL_STRATEGIES = ("dqn", "learned")
 """Those that a trained model decides; how far they look ahead stands in it."""
 PUBLISHED, PERFECT = "published", "perfect"
 MODELS = ("spline", "monotone")
@@ -48,14 +49,14 @@ class JobRequest:
     punishment: float = 1.02
     """dynamic-mpc and dynamic-window: a window of n supersteps counts this to the power of n times its seconds."""
     scenarios: int = 64
-    """scenario: how many ways in which the work may go on are looked at."""
+    """scenario and learned: how many ways in which the work may go on are looked at."""
     tasks: int | None = None
     """How many tasks the job has; None for as many as the data has. Each brings 3000 milli."""
     runtime: str = "spline"
     """How seconds are told between measured points: spline or monotone."""
     seed: int = 1
     model: str | None = None
-    """dqn: the file of a trained model."""
+    """dqn and learned: the file of a trained model."""
 
     def __post_init__(self) -> None:
         _check_word(self.strategy, STRATEGIES, "strategy", "strategies")

@@ -106,15 +106,7 @@ def forecast_rows(
         if drawn is not None:
             drawn[row] = online.scenarios(ahead, scenarios, rng)
         online.observe(actual[:, row].tolist())
-    if forecast == PUBLISHED:
-        forecasts = scaled(said.transpose(1, 0, 2)).transpose(1, 0, 2)
-        workloads = scaled(actual[:, :, None])[:, :, 0].T
-    else:
-        scales = [Scale(float(one.min()), float(one.max())) for one in actual]
-        workloads = np.stack([scale.workloads(one) for scale, one in zip(scales, actual, strict=True)], axis=1)
-        forecasts = np.stack([scale.workloads(said[:, at]) for at, scale in enumerate(scales)], axis=1)
-        if drawn is not None:
-            drawn = np.stack([scale.workloads(drawn[:, :, at]) for at, scale in enumerate(scales)], axis=2)
+    workloads, forecasts, drawn = as_workloads(actual, said, drawn, as_published=forecast == PUBLISHED)
     grid = grid_of(JobRequest(), source, len(source.data.tasks))
     curves = SplineRuntime(source.profile.of(source.data.tasks)).curves(grid.shares_milli)
     return ForecastRows(
@@ -126,6 +118,24 @@ def forecast_rows(
         count - int(count * VALIDATION_PART),
         _digest(known, curves, [forecast, str(scenarios), str(seed)]),
     )
+
+
+def as_workloads(
+    actual: Floats, said: Floats, drawn: Floats | None, *, as_published: bool
+) -> tuple[Floats, Floats, Floats | None]:
+    """Values (series × rows), forecasts and scenarios as workloads; values are rows × series then.
+
+    As published every column of the forecasts is scaled by itself; else all go by the scale of the values.
+    """
+    if as_published:
+        forecasts = scaled(said.transpose(1, 0, 2)).transpose(1, 0, 2)
+        return scaled(actual[:, :, None])[:, :, 0].T, forecasts, None
+    scales = [Scale(float(one.min()), float(one.max())) for one in actual]
+    workloads = np.stack([scale.workloads(one) for scale, one in zip(scales, actual, strict=True)], axis=1)
+    forecasts = np.stack([scale.workloads(said[:, at]) for at, scale in enumerate(scales)], axis=1)
+    if drawn is not None:
+        drawn = np.stack([scale.workloads(drawn[:, :, at]) for at, scale in enumerate(scales)], axis=2)
+    return workloads, forecasts, drawn
 
 
 def _digest(known: Sequence[Series], curves: RuntimeCurves, settings: Sequence[str]) -> str:

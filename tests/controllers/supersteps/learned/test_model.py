@@ -93,7 +93,7 @@ def test_a_file_that_is_missing_cut_or_pickled_is_said(tmp_path):
     ("words", "message"),
     [
         (("--strategy", "dqn"), "--strategy dqn needs a trained model: --model FILE"),
-        (("--strategy", "static", "--model", "MODEL"), "--model goes with --strategy dqn"),
+        (("--strategy", "static", "--model", "MODEL"), "--model goes with --strategy dqn or learned"),
         (("--strategy", "dqn", "--model", "MODEL", "--window", "6"), "--window is 6; .* was trained to look 4"),
     ],
 )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from foresail.atomic import replacing
 from foresail.controllers.supersteps.learned.network import Layer
-from foresail.controllers.supersteps.learned.observation import OBSERVATION
+from foresail.controllers.supersteps.learned.observation import FIGURES, OBSERVATION
 from foresail.errors import InputError
 
 FORMAT = "foresail-superstep-planner"
@@ -30,7 +30,7 @@ class PlannerModel:
     strategy: str
     """dqn or learned."""
     shape: tuple[int, ...]
-    """Of what it looks at; for dqn actions × window."""
+    """For dqn actions × window, which it all sees; for learned figures × window, of which it sees the figures."""
     layers: tuple[Layer, ...]
     about: Mapping[str, Any]
     """How it came to be: command, hashes of the data, settings, results."""
@@ -94,8 +94,9 @@ def load_model(path: Path, strategy: str) -> PlannerModel:
 
 def _check(layers: tuple[Layer, ...], shape: tuple[int, ...], strategy: str, path: Path, remedy: str) -> None:
     """Refuse layers that do not go with each other or with what they look at, and numbers that are none."""
-    inputs = int(np.prod(shape))
-    outputs = shape[0] if strategy == "dqn" and shape else 1
+    if len(shape) != 2 or min(shape) < 1 or (strategy == "learned" and shape[0] != len(FIGURES)):
+        raise InputError(f"is of shape {list(shape)}, which no model of --strategy {strategy} has; {remedy}", path=path)
+    inputs, outputs = (shape[0] * shape[1], shape[0]) if strategy == "dqn" else (shape[0], 1)
     for number, (weights, biases) in enumerate(layers):
         if weights.ndim != 2 or biases.shape != weights.shape[1:] or len(weights) != inputs:
             sizes = f"{weights.shape} and {biases.shape}, after {inputs} values"

@@ -18,6 +18,15 @@ OBSERVATION = 1
 """Goes up whenever the same job looks otherwise to a network, so that older ones are refused."""
 CENTRE_S = 75.0
 """Seconds s are seen as (s − 75) / 75."""
+FIGURES = (
+    "what a change gains on the cheapest ways",
+    "what it gains in the next superstep",
+    "what it gains in all supersteps ahead if nothing else is changed",
+    "how far scenarios differ in that",
+    "supersteps since the last change",
+    "how long the cheapest way that keeps does so",
+)
+"""What a network of timing sees; seconds in penalties, supersteps as ln(1 + n), the last a part of the window."""
 
 Observation = npt.NDArray[np.float32]
 
