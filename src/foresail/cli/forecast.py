@@ -62,7 +62,8 @@ def fit(
     series: _Series = None,
     out: Annotated[Path, typer.Option("--out", metavar="MODEL.npz", help="The file to write.")],
     forecaster: Annotated[
-        str, typer.Option(help="seasonal-naive, ets, arima, ridge, boosting, lstm or ensemble.")
+        str,
+        typer.Option(help="seasonal-naive, ets, arima, ridge, boosting, weekly, hourly, lstm or ensemble."),
     ] = "ensemble",
     test_rows: _TestRows = 1000,
     horizon: _Horizon = 20,
@@ -102,7 +103,7 @@ def evaluate(
     forecaster: Annotated[
         list[str] | None,
         typer.Option(
-            help="seasonal-naive, ets, arima, ridge, boosting, lstm or ensemble; again for more. "
+            help="seasonal-naive, ets, arima, ridge, boosting, weekly, hourly, lstm or ensemble; again for more. "
             "\\[default: seasonal-naive, ridge and ensemble, or none with --model]",
             show_default=False,
         ),

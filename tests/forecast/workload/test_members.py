@@ -10,6 +10,7 @@ from tests.forecast.workload.small_series import HORIZON, ROWS
 from foresail.forecast.workload import lstm_training
 from foresail.forecast.workload.boosting import Boosting
 from foresail.forecast.workload.features import COUNT
+from foresail.forecast.workload.hourly import Hourly
 from foresail.forecast.workload.lstm import WorkloadLstm
 from foresail.forecast.workload.prepared import prepare
 from foresail.forecast.workload.profile import places
@@ -17,6 +18,8 @@ from foresail.forecast.workload.ridge import PENALTY, Ridge, rows_of_group
 from foresail.forecast.workload.seasonal import SeasonalNaive
 from foresail.forecast.workload.smoothing import Arima, ExponentialSmoothing
 from foresail.forecast.workload.track import Track
+from foresail.forecast.workload.weekly import Weekly
+from foresail.traces.series import Series
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +100,81 @@ def test_ridge_is_least_squares_with_a_penalty_on_its_weights(data):
         away = np.where(used, random.normal(size=COUNT) / np.maximum(scale, 1e-9), 0.0) * 1e-3
         away[0] = random.normal() * 1e-3
         assert cost(best + away) > cost(best)
+
+
+def plain_week(data, group):
+    """Means of a group by day of the week and time, each drawn to those of like days, and these to that of all."""
+    values = {}
+    for number in data.of_group(group):
+        kind = data.kinds[number]
+        for z, time_s in zip(data.z[number].tolist(), data.times_s[number].tolist(), strict=True):
+            at = (int(data.days[time_s // 86_400]), time_s // kind.step_s % kind.period)
+            values.setdefault(at, []).append(z)
+
+    def usual(time_s, kind):
+        day, slot = int(data.days[time_s // 86_400]), time_s // kind.step_s % kind.period
+        alike = range(5) if day < 5 else [5] if day == 5 else [6, 7]
+        every = [z for (_, its), all_z in values.items() if its == slot for z in all_z]
+        like = [z for other in alike for z in values.get((other, slot), [])]
+        of_kind = (sum(like) + 2 * sum(every) / len(every)) / (len(like) + 2)
+        own = values.get((day, slot), [])
+        return (sum(own) + 2 * of_kind) / (len(own) + 2)
+
+    return usual
+
+
+def plain_weekly_features(data, number, rows, ahead):
+    kind, z, times_s = data.kinds[number], data.z[number][:rows], data.times_s[number][:rows].tolist()
+    usual = plain_week(data, kind.group)
+    off = np.array([value - usual(time_s, kind) for value, time_s in zip(z, times_s, strict=True)])
+    then, level = usual(times_s[-1] + ahead * kind.step_s, kind), z[-kind.period :].mean()
+    means = [off[-span:].mean() for span in (4, kind.period // 4, *(n * kind.period for n in (1, 3, 7)))]
+    ago = [off[rows - 1 + ahead - n * kind.period] for n in (1, 7)]
+    return np.array([1.0, level, then - level, then - usual(times_s[-1], kind), *off[:-5:-1], *means, *ago]), level
+
+
+def test_weekly_is_ridge_regression_on_how_far_a_series_is_from_the_week_of_its_group(data):
+    member = Weekly.fit(data, HORIZON, 1)
+    for number in (1, 2):
+        kind = data.kinds[number]
+        said = online(member, data, number, 230)
+        for ahead in (1, HORIZON):
+            features, level = plain_weekly_features(data, number, 230, ahead)
+            expected = level + features @ member.weights[kind.group, ahead - 1]
+            assert said[ahead - 1] == pytest.approx(expected, rel=1e-9)
+    assert np.abs(member.weights).max(axis=(0, 1)).min() > 0  # every feature says something
+
+
+def test_weekly_forgets_with_the_track_and_goes_on_the_same(data):
+    """After more rows than a track keeps, what it says is what an object says that was told the kept rows alone."""
+    member = Weekly.fit(data, HORIZON, 1)
+    kind, random = data.kinds[2], np.random.default_rng(4)
+    long, short = (Track(2, kind, data.days, HORIZON) for _ in range(2))
+    told, late = member.start(long), member.start(short)
+    first, room = int(data.times_s[2][0]), len(long.z)
+    for row, z in enumerate(random.normal(size=2 * room).tolist()):
+        long.add(z, first + row * kind.step_s)
+        told.observe()
+        if row >= 2 * room - 10 * kind.period:
+            short.add(z, first + row * kind.step_s)
+            late.observe()
+    np.testing.assert_allclose(told.forecast(), late.forecast(), rtol=1e-9)
+
+
+def test_hourly_says_the_mean_of_that_hour():
+    times_s = 1_700_006_400 // 86_400 * 86_400 + 600 * np.arange(144 * 6) + 300
+    values = np.random.default_rng(1).normal(size=len(times_s)) + 30 * np.sin(2 * np.pi * times_s / 86_400)
+    data = prepare([Series("fine", times_s, values)])
+    assert data.kinds[0].period == 144
+    member = Hourly.fit(data, 8, 1)
+    track = Track(0, data.kinds[0], data.days, 8)
+    told = member.start(track)
+    for z, time_s in zip(data.z[0].tolist(), times_s.tolist(), strict=True):
+        track.add(z, time_s)
+        told.observe()
+    hours = times_s % 86_400 // 3600
+    expected = [data.z[0][hours == (times_s[-1] + 600 * ahead) % 86_400 // 3600].mean() for ahead in range(1, 9)]
+    np.testing.assert_allclose(told.forecast(), expected, rtol=1e-9)
 
 
 def test_trees_are_walked_as_lightgbm_walks_them(data, monkeypatch):

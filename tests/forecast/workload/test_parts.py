@@ -7,9 +7,10 @@ import pytest
 from tests.forecast.workload.small_series import HORIZON, ROWS
 
 from foresail.errors import InputError, OptionError
+from foresail.forecast.workload import fitting
 from foresail.forecast.workload.calendar import HOLIDAY, day_table, us_federal_holidays
 from foresail.forecast.workload.fitted import TaskSeries
-from foresail.forecast.workload.fitting import _simplex, fit
+from foresail.forecast.workload.fitting import _simplex, _weights, fit
 from foresail.forecast.workload.prepared import prepare
 from foresail.forecast.workload.residuals import Residuals
 from foresail.forecast.workload.season import find_period
@@ -85,6 +86,42 @@ def test_weights_prefer_members_of_small_error_and_add_up():
     assert weights.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(weights[:2], 0.5, atol=0.06)
     assert weights[2] < 0.08
+
+
+def test_weights_are_the_best_there_are_and_bad_members_do_not_hinder_good_ones():
+    random = np.random.default_rng(2)
+    wrong = random.normal(size=(4, 500)) + random.normal(size=500)
+    wrong[1] *= 1.3
+    products = wrong @ wrong.T / 500
+    weights = _simplex(products)
+    assert weights.min() >= 0
+    cost = products + 0.02 * products.diagonal().min() * np.eye(4)
+    for other in random.dirichlet(np.full(4, 0.5), size=5000):
+        assert weights @ cost @ weights <= other @ cost @ other + 1e-12
+    useless = np.zeros((5, 5))
+    useless[:4, :4], useless[4, 4] = products, 1e6
+    np.testing.assert_allclose(_simplex(useless), [*weights, 0.0], atol=1e-4)
+
+
+def test_an_ensemble_is_as_good_as_its_best_member_in_validation(whole, monkeypatch):
+    seen = []
+
+    def spied(data, group, forecasts, targets):
+        weights = _weights(data, group, forecasts, targets)
+        seen.append((data.of_group(group), forecasts, targets, weights))
+        return weights
+
+    monkeypatch.setattr(fitting, "_weights", spied)
+    fit("ensemble", [one.head(ROWS) for one in whole], horizon=HORIZON)
+    assert len(seen) == 2
+    for numbers, forecasts, targets, weights in seen:
+        np.testing.assert_allclose(weights.sum(axis=0), 1.0)
+
+        every = np.stack([np.stack([((one[n] - targets[n]) ** 2).mean(axis=0) for n in numbers]) for one in forecasts])
+        mixed = [sum(w * one[n] for w, one in zip(weights, forecasts, strict=True)) - targets[n] for n in numbers]
+        error, best = sum((one**2).mean(axis=0) for one in mixed), every.sum(axis=1).min(axis=0)
+        # Neighbouring rows ahead share their weights, which costs a little in the rows that they were made of.
+        assert (error <= 1.02 * best).all()
 
 
 def test_mistakes_are_named(whole):

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from foresail.errors import OptionError, did_you_mean
 from foresail.forecast.workload.boosting import Boosting
 from foresail.forecast.workload.fitted import FittedForecaster
+from foresail.forecast.workload.hourly import Hourly
 from foresail.forecast.workload.lstm import WorkloadLstm
 from foresail.forecast.workload.member import Member
 from foresail.forecast.workload.prepared import Prepared, prepare, rows_of
@@ -21,6 +22,7 @@ from foresail.forecast.workload.ridge import Ridge
 from foresail.forecast.workload.seasonal import SeasonalNaive
 from foresail.forecast.workload.smoothing import Arima, ExponentialSmoothing
 from foresail.forecast.workload.track import Track
+from foresail.forecast.workload.weekly import Weekly
 from foresail.traces.series import Series
 
 Floats = npt.NDArray[np.float64]
@@ -34,6 +36,8 @@ MEMBERS: Mapping[str, type[Member]] = MappingProxyType(
         "arima": Arima,
         "ridge": Ridge,
         "boosting": Boosting,
+        "weekly": Weekly,
+        "hourly": Hourly,
         "lstm": WorkloadLstm,
     }
 )
@@ -46,20 +50,22 @@ FORECASTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "arima": ("arima",),
         "ridge": ("ridge",),
         "boosting": ("boosting",),
+        "weekly": ("weekly",),
+        "hourly": ("hourly",),
         "lstm": ("lstm",),
-        "ensemble": ("seasonal-naive", "ets", "arima", "ridge", "boosting"),
+        "ensemble": ("seasonal-naive", "ets", "arima", "ridge", "boosting", "weekly", "hourly"),
     }
 )
 """Forecasters by name, with the members that they are made of."""
 
-RULES = 1
+RULES = 2
 """Goes up whenever the same rows give another model, so that models kept from before are not taken for it."""
 DEFAULT = "ensemble"
 HORIZON = 20
 FOLDS = (0.55, 0.7, 0.85)
 """Rolling validation: fitted to this part of the rows, and judged on those up to the next part."""
 _EQUAL = 0.02
-"""How much a weight that is not the mean of all costs, as a part of the mean squared error."""
+"""What squared weights cost, as a part of the best member's squared error: of equals, all are taken."""
 
 
 def fit(
@@ -154,27 +160,34 @@ def _weights(data: Prepared, group: int, forecasts: list[list[Floats]], targets:
     members, horizon = len(forecasts), targets[0].shape[1]
     if members == 1:
         return np.ones((1, horizon))
-    numbers = data.of_group(group)
-    wrong = np.stack([np.concatenate([one[n] - targets[n] for n in numbers]) for one in forecasts])
-    if not wrong.shape[1]:
-        return np.full((members, horizon), 1.0 / members)
-    # Products of errors of two members, each row ahead with its neighbours: single rows say too little.
-    products = np.einsum("aoh,boh->hab", wrong, wrong) / wrong.shape[1]
+    # Products of errors of two members; every series counts the same, however many rows it has.
+    products = np.zeros((horizon, members, members))
+    for number in data.of_group(group):
+        wrong = np.stack([one[number] - targets[number] for one in forecasts])
+        if wrong.shape[1]:
+            products += np.einsum("aoh,boh->hab", wrong, wrong) / wrong.shape[1]
     found = np.zeros((members, horizon))
     for ahead in range(horizon):
+        # Each row ahead with its neighbours, all on the scale of the best member: single rows say too little.
         near = products[max(ahead - 1, 0) : ahead + 2]
-        found[:, ahead] = _simplex((near / near.trace(axis1=1, axis2=2)[:, None, None]).sum(axis=0))
+        best = np.maximum(near.diagonal(axis1=1, axis2=2).min(axis=1), 1e-300)
+        found[:, ahead] = _simplex((near / best[:, None, None]).mean(axis=0))
     return found
 
 
 def _simplex(products: Floats) -> Floats:
-    """Weights w ≥ 0 of sum 1 with the least w·C·w, by exponentiated gradients from equal weights."""
+    """Weights w ≥ 0 of sum 1 with the least w·C·w: the best over all choices of members that have any weight."""
     members = len(products)
-    matrix = products + _EQUAL * products.trace() / members * np.eye(members)
-    rate = 1.0 / np.abs(matrix).max()
-    weights = np.full(members, 1.0 / members)
-    for _ in range(2000):
-        gradient = matrix @ weights
-        weights = weights * np.exp(-rate * (gradient - gradient.min()))
+    matrix = products + max(_EQUAL * products.diagonal().min(), 1e-12) * np.eye(members)
+    best, least = np.full(members, 1.0 / members), np.inf
+    for choice in range(1, 1 << members):
+        chosen = [member for member in range(members) if choice >> member & 1]
+        weights = np.linalg.solve(matrix[np.ix_(chosen, chosen)], np.ones(len(chosen)))
         weights /= weights.sum()
-    return weights
+        if weights.min() < 0:
+            continue
+        cost = float(weights @ matrix[np.ix_(chosen, chosen)] @ weights)
+        if cost < least:
+            best, least = np.zeros(members), cost
+            best[chosen] = weights
+    return best

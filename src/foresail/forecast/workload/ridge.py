@@ -74,7 +74,7 @@ def rows_of_group(data: Prepared, group: int, horizon: int) -> tuple[Floats, Flo
     return np.concatenate(features), np.concatenate(targets)
 
 
-def solve(features: Floats, targets: Floats) -> Floats:
+def solve(features: Floats, targets: Floats, penalty_a_row: float = PENALTY) -> Floats:
     """Weights of least squares with a penalty, horizon × features."""
     count, horizon, width = features.shape
     weights = np.zeros((horizon, width))
@@ -89,7 +89,7 @@ def solve(features: Floats, targets: Floats) -> Floats:
         scale = np.where(varies, scale, 1.0)
         scale[CONSTANT] = 1.0
         scaled = np.where(varies, x / scale, 0.0)
-        penalty = np.where(varies, PENALTY * count, 1.0)
+        penalty = np.where(varies, penalty_a_row * count, 1.0)
         penalty[CONSTANT] = 0.0
         gram = scaled.T @ scaled + np.diag(penalty)
         weights[ahead] = np.linalg.solve(gram, scaled.T @ (targets[:, ahead] - x[:, LEVEL])) / scale
