@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
@@ -37,6 +37,7 @@ REST_IDLE = 0.8
 """Part of the CPU time that has nothing to do before a measurement begins."""
 Object = dict[str, Any]
 Figures = dict[str, float | str]
+T = TypeVar("T")
 
 
 def plain(_index: int) -> Object:
@@ -124,28 +125,18 @@ class Bench:
         try:
             await watch.ready()
             await self._create(scheduler, kind)
-            await _rest()
+            await rest()
             with SCHEDULERS[scheduler](self._lab, self._scratch):
-                await self._until(
+                await until(
                     lambda: len(binds.at_s) >= PODS,
                     lambda: f"{scheduler} has bound {len(binds.at_s)} of {len(binds.present)} {kind} pods",
                 )
             times_s = sorted(binds.at_s.values())
-            await self._delete_all()
-            await self._until(lambda: not binds.present, lambda: f"{len(binds.present)} pods are not deleted yet")
+            await delete_all(self._api, "bench")
+            await until(lambda: not binds.present, lambda: f"{len(binds.present)} pods are not deleted yet")
         finally:
             watching.cancel()
         return (PODS - 1) / (times_s[-1] - times_s[0])
-
-    async def _delete_all(self) -> None:
-        while True:
-            try:
-                await self._api.delete("/api/v1/namespaces/bench/pods?gracePeriodSeconds=0")
-            except ApiError as error:
-                if error.status != 504:  # a minute may not be enough for so many; what is gone is gone
-                    raise
-            else:
-                return
 
     async def _create(self, scheduler: str, kind: str) -> None:
         todo = iter(range(PODS))
@@ -158,16 +149,28 @@ class Bench:
 
         await asyncio.gather(*(create() for _ in range(CREATORS)))
 
-    @staticmethod
-    async def _until(reached: Callable[[], bool], state: Callable[[], str]) -> None:
-        until_s = time.perf_counter() + 300
-        while not reached():
-            if time.perf_counter() > until_s:
-                raise TimeoutError(f"after 300 s {state()}")
-            await asyncio.sleep(0.05)
+
+async def delete_all(api: Client, namespace: str) -> None:
+    """Every pod of a namespace."""
+    while True:
+        try:
+            await api.delete(f"/api/v1/namespaces/{namespace}/pods?gracePeriodSeconds=0")
+        except ApiError as error:
+            if error.status != 504:  # a minute may not be enough for so many; what is gone is gone
+                raise
+        else:
+            return
 
 
-async def _rest() -> None:
+async def until(reached: Callable[[], bool], state: Callable[[], str]) -> None:
+    until_s = time.perf_counter() + 300
+    while not reached():
+        if time.perf_counter() > until_s:
+            raise TimeoutError(f"after 300 s {state()}")
+        await asyncio.sleep(0.05)
+
+
+async def rest() -> None:
     """Wait until the servers are done with what went before, so that every scheduler finds the same machine."""
     quiet = 0
     for _ in range(REST_MOST_S):
@@ -198,7 +201,7 @@ def _process(scratch: Path, name: str, *words: str) -> Iterator[None]:
 
 
 @contextmanager
-def kube_scheduler(lab: Lab, scratch: Path, more: Object | None = None) -> Iterator[None]:
+def kube_scheduler(lab: Lab, scratch: Path, more: Object | None = None, *flags: str) -> Iterator[None]:
     """As it comes, but without limits on its requests; `more` is what else stands in its configuration."""
     config = scratch / "kube-scheduler.yaml"
     stated = {
@@ -210,7 +213,7 @@ def kube_scheduler(lab: Lab, scratch: Path, more: Object | None = None) -> Itera
         "profiles": [{"schedulerName": KUBE_NAME}],
     }
     config.write_text(yaml.safe_dump(stated))
-    words = (str(components.need("kube-scheduler")), f"--config={config}", "--secure-port=0")
+    words = (str(components.need("kube-scheduler")), f"--config={config}", "--secure-port=0", *flags)
     with _process(scratch, "kube-scheduler", *words):
         yield
 
@@ -317,7 +320,7 @@ async def _throughput(lab: Lab, scratch: Path) -> Figures:
             rates: dict[str, list[float]] = {scheduler: [] for scheduler in SCHEDULERS}
             p99s_ms: dict[str, list[float]] = {"extender": [], "extender-sample": []}
             for turn in range(ROUNDS):
-                for scheduler in _from(turn, list(SCHEDULERS)):
+                for scheduler in turned(turn, list(SCHEDULERS)):
                     rates[scheduler].append(await bench.rate(scheduler, kind))
                     print(f"  {kind} {scheduler}: {rates[scheduler][-1]:.0f} pods/s", flush=True)
                     if scheduler in p99s_ms:
@@ -328,7 +331,7 @@ async def _throughput(lab: Lab, scratch: Path) -> Figures:
     return figures
 
 
-def _from(turn: int, schedulers: list[str]) -> list[str]:
+def turned(turn: int, schedulers: list[T]) -> list[T]:
     """In the order of this turn: each begins with another, as whoever comes first finds younger servers."""
     at = turn % len(schedulers)
     return schedulers[at:] + schedulers[:at]

@@ -20,6 +20,7 @@ KUBE_SCHEDULER = "default-scheduler"
 _NODES, _CPU = 8, 8
 _POLL_S = 0.05
 _SINGLES_AT_ONCE = 12
+_HANDS = 8
 
 
 @dataclass
@@ -108,7 +109,7 @@ async def compete(lab: Lab, folder: Path, seed: int, count: int, *, within_s: fl
                 _never_in_part(jobs)
                 waiting = [f"{job.name}: {_standing(on, job)} of {job.least}" for job in jobs if not job.done]
                 assert time.monotonic() < deadline_s, f"not placed: {waiting}"
-                await _live_on(on, jobs, arrived=arriving.done())
+                await _live_on(on, jobs)
                 await asyncio.sleep(_POLL_S)
         finally:
             singles.cancel()
@@ -130,8 +131,13 @@ async def compete(lab: Lab, folder: Path, seed: int, count: int, *, within_s: fl
 
 
 async def _submit(on: Stage, pods: list[Object]) -> None:
-    for pod in pods:
-        await on.run.submit(pod)
+    todo = iter(pods)
+
+    async def submit() -> None:
+        for pod in todo:
+            await on.run.submit(pod)
+
+    await asyncio.gather(*(submit() for _ in range(_HANDS)))
 
 
 def _note_decisions(replica: Replica, job_of: dict[str, Job]) -> None:
@@ -160,7 +166,7 @@ def _pods(on: Stage, job: Job) -> list[Object]:
     return [pod for pod in on.truth.pods.values() if pod["metadata"]["labels"].get(GANG) == job.name]
 
 
-async def _live_on(on: Stage, jobs: list[Job], *, arrived: bool) -> None:
+async def _live_on(on: Stage, jobs: list[Job]) -> None:
     """What the jobs' owners do: whoever a kubelet turned away is made again, and a gang that is whole ends."""
     by_job: dict[str, list[Object]] = {}
     for pod in list(on.truth.pods.values()):
@@ -174,11 +180,9 @@ async def _live_on(on: Stage, jobs: list[Job], *, arrived: bool) -> None:
                 at = int(pod["metadata"]["labels"]["member"])
                 await on.run.submit(job.member(on, at, again=f"-{job.torn}"))
         standing = [pod for pod in pods if pod["spec"].get("nodeName") and not ended(pod)]
-        if arrived and not job.done and len(standing) >= job.least:
+        if len(pods) >= len(job.cpu_milli) and not job.done and len(standing) >= job.least:
             job.done = True
-            for name in job.made:
-                if name in on.run.made:
-                    await on.run.delete(name)
+            await asyncio.gather(*(on.run.delete(name) for name in job.made if name in on.run.made))
 
 
 async def _singles(on: Stage, count: int) -> None:
@@ -190,9 +194,7 @@ async def _singles(on: Stage, count: int) -> None:
             for pod in list(on.truth.pods.values())
             if pod["spec"]["schedulerName"] == KUBE_SCHEDULER and pod["spec"].get("nodeName")
         ]
-        for name in bound:
-            if name in on.run.made:
-                await on.run.delete(name)
+        await asyncio.gather(*(on.run.delete(name) for name in bound if name in on.run.made))
         mine = sum(f"{on.run.name}-s" in name for name in on.run.made)
         if made < count and mine < _SINGLES_AT_ONCE:
             cpu_milli = on.run.rng.choice([500, 1000, 2500])

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 
 RUNS = [(name, seed) for name, (_, count) in STORIES.items() for seed in range(count)]
 LEAST_RUNS = 200
-_FLAGS = (
+FLAGS = (
     # Nodes here are Ready from the start, and pods need no account: nothing has to be waited for.
     "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount",
 )
@@ -25,7 +25,7 @@ _FLAGS = (
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    with tempfile.TemporaryDirectory(prefix="fs-") as folder, Lab(base=Path(folder), apiserver_flags=_FLAGS) as lab:
+    with tempfile.TemporaryDirectory(prefix="fs-") as folder, Lab(base=Path(folder), apiserver_flags=FLAGS) as lab:
         yield lab
 
 
