@@ -46,6 +46,9 @@ WRITE = {
     ("", "pods", "delete"),
     ("", "pods/binding", "create"),
     ("", "pods/status", "patch"),
+    ("scheduling.k8s.io", "podgroups/status", "patch"),
+    ("scheduling.volcano.sh", "podgroups/status", "patch"),
+    ("scheduling.x-k8s.io", "podgroups/status", "patch"),
     ("events.k8s.io", "events", "create"),
     ("events.k8s.io", "events", "patch"),
 }

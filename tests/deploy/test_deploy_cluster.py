@@ -183,6 +183,8 @@ def test_the_scheduler_may_do_what_it_must(accounts):
     ]
     wanted = [(verb, kind) for kind in kinds for verb in ("get", "list", "watch")]
     wanted += [("create", "pods/binding"), ("patch", "pods/status"), ("delete", "pods")]
+    wanted += [("patch", f"podgroups/status.{group}") for group in ("scheduling.k8s.io", "scheduling.x-k8s.io")]
+    wanted += [("patch", "podgroups/status.scheduling.volcano.sh")]
     wanted += [("create", "events.events.k8s.io"), ("patch", "events.events.k8s.io")]
     wanted += [("patch", kind) for kind in ("persistentvolumes", "persistentvolumeclaims")]
     assert [one for one in wanted if not account.may(*one, namespace="default")] == []

@@ -242,3 +242,39 @@ def test_a_form_whose_definition_comes_and_goes_while_we_run(lab: Lab):
             await running.until(lambda found: bound(found, "undefined-0", "undefined-1"))
 
     asyncio.run(live())
+
+
+def status_of(form: str, value: Object) -> str:
+    """The phase, or what the condition says."""
+    status = value.get("status", {})
+    if form != KUBERNETES:
+        return str(status.get("phase", ""))
+    return " ".join(f"{one['type']} {one['status']} {one['reason']}" for one in status.get("conditions", ()))
+
+
+@pytest.mark.parametrize(
+    ("form", "waits", "stands"),
+    [
+        (KUBERNETES, "PodGroupScheduled False Unschedulable", "PodGroupScheduled True Scheduled"),
+        (SIGS, "Pending", "Running"),
+        (VOLCANO, "Pending", "Running"),
+    ],
+)
+def test_the_object_of_a_gang_says_how_far_it_has_come(lab: Lab, form: str, waits: str, stands: str):
+    async def live() -> None:
+        async with at_work(lab, form) as running:
+
+            async def until_it_says(wanted: str) -> None:
+                said = ""
+                async with asyncio.timeout(60):
+                    while said != wanted:
+                        await asyncio.sleep(0.1)
+                        said = status_of(form, await running.api.get(f"{GROUPS[form]}/told"))
+
+            await running.api.post(GROUPS[form], group(form, "told", 2))
+            await running.create(member(form, "told", 0))
+            await until_it_says(waits)
+            await running.create(member(form, "told", 1))
+            await until_it_says(stands)
+
+    asyncio.run(live())

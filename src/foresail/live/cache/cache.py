@@ -18,7 +18,7 @@ from foresail.kube.objects.node import node_spec
 from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.values import Object
 from foresail.live.cache.bookings import Bookings
-from foresail.live.cache.gangs import Gangs, GroupObject, gang_name
+from foresail.live.cache.gangs import Gangs, GroupObject, SeenGroup, gang_name
 from foresail.live.cache.handlers import GroupHandler, NodeHandler, ObjectHandler, PodHandler
 from foresail.live.cache.listener import Listener, Listeners
 from foresail.live.cache.pods import CachedPod, PodReader, discard, uid_of
@@ -345,6 +345,10 @@ class Cache:
     def groups(self, watch: str) -> list[GroupObject]:
         """The objects with the limits of gangs that one watch has told of."""
         return self._gangs.objects(watch)
+
+    def group(self, about: GroupObject) -> SeenGroup | None:
+        """One of them as it was last told, if it has one group."""
+        return self._gangs.seen(about)
 
     def _tell_members(self, uids: Iterable[str]) -> None:
         for uid in uids:

@@ -6,9 +6,11 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from foresail.core.spec import Gang
+from foresail.kube.api.kinds import KINDS
 from foresail.kube.objects.gangs.form import NO_LIMITS, GangName, Limits
 from foresail.kube.objects.gangs.forms import groups_of
 from foresail.kube.objects.gangs.plain import PLAIN
+from foresail.kube.objects.gangs.status import GangStatus, stated_status
 from foresail.kube.objects.values import Object
 from foresail.live.cache.pods import CachedPod, discard
 
@@ -21,6 +23,17 @@ class GroupObject(NamedTuple):
     name: str
 
 
+class SeenGroup(NamedTuple):
+    """An object of a form that has one group an object, as it was last told."""
+
+    watch: str
+    version: str
+    """Of its API, such as v1alpha2."""
+    uid: str
+    min_members: int
+    stated: GangStatus
+
+
 class Gangs:
     """Groups and members come in any order; a member whose group is not there cannot be placed."""
 
@@ -29,6 +42,7 @@ class Gangs:
         self._told: dict[str, dict[GroupObject, set[GangName]]] = {}
         """Watch to the objects that it has told of, each to the groups that it had."""
         self._unreadable: dict[GroupObject, str] = {}
+        self._seen: dict[GroupObject, SeenGroup] = {}
         self._members: dict[str, dict[str, None]] = {}
         self._of_object: dict[GroupObject, dict[str, None]] = {}
 
@@ -96,6 +110,11 @@ class Gangs:
         for group in gone:
             self._groups.pop(group, None)
         self._groups |= stated
+        if len(stated) == 1:
+            [limits] = stated.values()
+            version = KINDS[watch].api_version.rpartition("/")[2]
+            uid, status = value["metadata"].get("uid") or "", stated_status(form, version, value)
+            self._seen[about] = SeenGroup(watch, version, uid, limits.min_members or 1, status)
         return () if same and not gone and not was_unreadable else self._pods_of(about)
 
     def note_unreadable(self, watch: str, form: str, value: Object, why: str) -> Collection[str]:
@@ -112,9 +131,14 @@ class Gangs:
         if any(about in told for told in self._told.values()):
             return ()
         self._unreadable.pop(about, None)
+        self._seen.pop(about, None)
         for group in groups:
             self._groups.pop(group, None)
         return self._pods_of(about)
+
+    def seen(self, about: GroupObject) -> SeenGroup | None:
+        """An object with one group as it was last told."""
+        return self._seen.get(about)
 
     def objects(self, watch: str) -> list[GroupObject]:
         """The objects that one watch has told of."""

@@ -18,6 +18,7 @@ from foresail.errors import OptionError
 from foresail.kube.api.client import Client
 from foresail.kube.api.connect import find_connection
 from foresail.kube.api.lease import LeaderSettings
+from foresail.live.actions.gang_status import GangStatuses
 from foresail.live.cache.cache import Cache
 from foresail.live.moves.tools import MoveSettings
 from foresail.live.program import Announce, Part, Program, connected, run_until_signal
@@ -142,6 +143,15 @@ class SchedulerProgram(Program):
             self.live.journal.listen_to_candidates(hear)
         self.live.cluster.may_bind = self.may_act
         self.live.steering.act_if(self.may_act)
+        self.gang_statuses = GangStatuses(
+            api,
+            self.live.cache,
+            scheduler_name=settings.scheduler_name,
+            told=self.live.cluster.conditions.told,
+            may_write=lambda: self.live.leads and self.may_act(),
+        )
+        if not settings.dry_run:
+            self.live.cache.tell(self.gang_statuses)
         self.lessons = lessons_for(self.live.cache, settings)
         self.reloader = self._reloader()
 
@@ -169,6 +179,7 @@ class SchedulerProgram(Program):
         return [
             Part("binds", ready=lambda: cluster.bind_error),
             Part("conditions", cluster.conditions.run, ready=lambda: cluster.conditions.failure),
+            Part("gang statuses", self.gang_statuses.run),
             Part("events", live.events.run, ready=lambda: live.events.failure),
         ]
 
