@@ -22,7 +22,7 @@ Examples:
 
   foresail measure stress --out profile.csv
 
-  foresail measure stress cap zero --aim 20 --part 0.02 --cpus 200:1500:100 --out profile.csv
+  foresail measure stress cap zero --aim 20 --try-for 1 --cpus 200:1500:100 --out profile.csv
 
   foresail measure stress --on kube --lab lab --full --workloads 10,20,30,40 --cpus 250,500,750,1000 --out profile.csv
 
@@ -60,9 +60,15 @@ def stress(
             help="Choose operations so that the middle workload takes so long with the most CPU.",
         ),
     ] = None,
-    part: Annotated[
-        float, typer.Option(min=1e-6, max=1.0, help="Do only so much of the work, and tell seconds of all from it.")
-    ] = 1.0,
+    try_for: Annotated[
+        float,
+        typer.Option(
+            min=0.05,
+            metavar="SECONDS",
+            help="Do as much of the work as takes about so long, and tell seconds of all from it.",
+        ),
+    ] = 2.0,
+    whole: Annotated[bool, typer.Option("--whole", help="Do all of the work at every try.")] = False,
     workers: Annotated[
         int | None,
         typer.Option(min=0, help="Processes that share the work; else a core's worth for the most CPU. 0: every core."),
@@ -112,7 +118,7 @@ def stress(
             grid=grid,
             workers=default_workers(grid) if workers is None else workers,
             tries=tries,
-            part=part,
+            try_s=None if whole else try_for,
             target=None if full else target,
             most=points,
             ops_a_unit=counted,

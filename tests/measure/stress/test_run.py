@@ -18,7 +18,7 @@ OPS = {"cap": 100.0, "zero": 250.0}
 
 
 def make_plan(**changed):
-    settings = {"grid": GRID, "workers": 4, "target": None, "ops_a_unit": OPS}
+    settings = {"grid": GRID, "workers": 4, "target": None, "ops_a_unit": OPS, "try_s": None}
     return StressPlan(**(settings | changed))
 
 
@@ -53,18 +53,26 @@ def test_tries_are_repeated_and_averaged(out):
     assert read_measured(out).seconds.shape == (2, 4, 4)
 
 
-def test_seconds_of_the_whole_are_told_from_a_part_and_what_starting_takes(out):
-    machine, plan = MadeUpMachine(), make_plan(part=0.1)
+def test_seconds_of_the_whole_are_told_from_what_was_done_and_what_starting_takes(out):
+    machine, plan = MadeUpMachine(), make_plan(try_s=1.0)
     file = opened(out, plan, machine)
     measure_stress(plan, file, machine)
-    assert machine.done[:2] == [("cap", 500, 1, 1), ("cap", 500, 100, 4)]
-    row = file.rows[0]
-    assert (row.ops, row.measured_s, row.start_s) == (1000, pytest.approx(0.24), pytest.approx(0.042))
-    assert row.seconds == pytest.approx(0.042 + (0.24 - 0.042) * 10)
+    # A trial of how quick the task is, with the most CPU; then half a second of CPU at each try, or all of the work.
+    tried = [work for work in machine.done if work[1] == 500 and work[3] == 4]
+    assert {(task, ops) for task, _, ops, _ in tried} == {("cap", tried[0][2]), ("zero", tried[0][2])}
+    assert tried[0][2] == pytest.approx(500, rel=0.01)
+    row = next(row for row in file.rows if (row.task, row.workload, row.cpu_milli) == ("cap", 10, 500))
+    assert (row.ops, row.ops_done, row.start_s) == (1000, tried[0][2], pytest.approx(0.042))
+    assert row.measured_s == pytest.approx((0.020 + row.ops_done / 1000) * 2)
+    assert row.seconds == pytest.approx(0.042 + (row.measured_s - 0.042) * 1000 / row.ops_done)
+    assert next(row for row in file.rows if row.cpu_milli == 4000).ops_done == 1000
+    again = MadeUpMachine()
+    measure_stress(plan, opened(out, plan, again), again)
+    assert again.done == []
 
 
 def test_work_that_is_over_as_soon_as_it_starts_is_said(out):
-    machine, plan = MadeUpMachine(), make_plan(part=0.001, ops_a_unit={"cap": 1.0, "zero": 1.0})
+    machine, plan = MadeUpMachine(), make_plan(try_s=0.0001)
     with pytest.raises(ForesailError, match="task cap at workload 10 and 500 milli is over as soon as it starts"):
         measure_stress(plan, opened(out, plan, machine), machine)
 

@@ -68,6 +68,8 @@ _NOISE = 0.03
 _TRIED_NOISE = (0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.13, 0.2, 0.35)
 _LOOSE = 1.0
 """How far weights may be from what they are at first, as a standard deviation of their logarithms."""
+_LOOSE_NOISE = 0.5
+"""The same of noise: a few points are not to be taken for nothing but noise."""
 
 
 def read_measured(path: str | Path) -> RuntimeProfile:
@@ -161,7 +163,7 @@ class ScatteredFit:
         )
 
     def _task_likelihood(self, at: int, noise: float) -> float:
-        far = (np.log(noise / _NOISE) / _LOOSE) ** 2
+        far = (np.log(noise / _NOISE) / _LOOSE_NOISE) ** 2
         return -0.5 * float(far) + _log_likelihood(self._at[at], self._rises[at], self._weights, noise)
 
 

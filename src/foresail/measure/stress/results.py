@@ -20,11 +20,12 @@ COLUMNS = {
     "task": "task of stress-ng",
     "workload": "how much work a superstep has; `ops` in all are in proportion to it",
     "cpu_milli": "limit on CPU, in milli",
-    "seconds": "how long the whole work takes: `start_s + (measured_s − start_s) / part`, `measured_s` if all was done",
+    "seconds": "how long the whole work takes: `start_s + (measured_s − start_s) · ops / ops_done`",
     "try": "number of the try at this point, from 1",
     "ops": "bogo operations of stress-ng that the whole work counts, over all workers",
-    "measured_s": "seconds on the clock around the part of the work that was done, seen from inside the limit",
-    "start_s": "seconds that stress-ng took for next to no work just before; 0 if all was done",
+    "ops_done": "operations of them that were done",
+    "measured_s": "seconds on the clock around what was done, seen from inside the limit",
+    "start_s": "seconds that stress-ng took for next to no work just before; 0 with `--whole`",
     "cpu_s": "CPU seconds of stress-ng and its workers in `measured_s`",
     "throttled": "share of the 100 ms periods in which the limit held the work up; empty if there was no limit",
     "when": "when the try had ended, UTC",
@@ -43,6 +44,7 @@ class StressRow:
     seconds: float
     number: int
     ops: int
+    ops_done: int
     measured_s: float
     start_s: float
     cpu_s: float
@@ -135,7 +137,7 @@ class StressFile:
 
     def _row(self, line: str, number: int) -> StressRow:
         cells = next(csv.reader([line]))
-        kinds = (str, float, int, float, int, int, float, float, float, float, str)
+        kinds = (str, float, int, float, int, int, int, float, float, float, float, str)
         try:
             values = [
                 None if field.name == "throttled" and not cell else kind(cell)

@@ -49,8 +49,8 @@ class StressPlan:
     """Processes that share the work of a task, at every amount of CPU; 0 for one for each core."""
     tries: int = 1
     """At each point."""
-    part: float = 1.0
-    """How much of the work is really done; seconds of the whole are told from it."""
+    try_s: float | None = 2.0
+    """As much of the work is done as takes about so long, seconds of the whole are told from it; None: all of it."""
     target: float | None = 0.03
     """How far seconds may be off on average, as a part of them, by what the model knows of itself; None: all points."""
     most: int | None = None
@@ -62,7 +62,7 @@ class StressPlan:
 
     def how(self) -> dict[str, object]:
         """What seconds depend on, beside the point and the machine."""
-        return {"workers": self.workers, "part": self.part}
+        return {"workers": self.workers, "try_s": self.try_s}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,7 @@ def _measure(
 ) -> Iterator[StressRow]:
     """All tries of these points that are not there yet, one amount of CPU after the other."""
     before = file.seconds()
+    speeds = {} if plan.try_s is None else {task: _speed(plan, file, task, runner) for task in plan.grid.tasks}
     for cpu_milli in sorted({point.cpu_milli for point in points}):
         tries = [
             (point, number)
@@ -142,10 +143,10 @@ def _measure(
         ]
         for _ in range(_GOES):
             again = []
-            works = [work for point, _ in tries for work in _works(plan, point.task, _ops(file, point))]
+            works = [work for point, _ in tries for work in _works(plan, file, point, speeds)]
             with closing(runner.do(cpu_milli, works)) as done:
                 for point, number in tries:
-                    start_s = next(done).seconds if plan.part < 1 else 0.0
+                    start_s = 0.0 if plan.try_s is None else next(done).seconds
                     took = next(done)
                     if took.seconds <= start_s:
                         again.append((point, number))
@@ -158,15 +159,17 @@ def _measure(
             point = tries[0][0]
             raise ForesailError(
                 f"task {point.task} at workload {point.workload:g} and {cpu_milli} milli is over as soon as it starts; "
-                "do more of the work with --part, or count more operations with --ops or --aim"
+                "try for longer with --try-for, or count more operations with --ops or --aim"
             )
 
 
-def _works(plan: StressPlan, task: str, ops: int) -> list[Work]:
-    """What is done for one try: next to nothing, to know what starting takes, and then the part."""
-    if plan.part == 1:
-        return [(task, ops, plan.workers)]
-    return [(task, *_NEXT_TO_NOTHING), (task, max(1, round(plan.part * ops)), plan.workers)]
+def _works(plan: StressPlan, file: StressFile, point: StressPoint, speeds: Mapping[str, float]) -> list[Work]:
+    """What is done for one try: next to nothing, to know what starting takes, and then as much as time allows."""
+    ops = _ops(file, point)
+    if plan.try_s is None:
+        return [(point.task, ops, plan.workers)]
+    some = max(1, round(plan.try_s * point.cpu_milli / 1000 * speeds[point.task]))
+    return [(point.task, *_NEXT_TO_NOTHING), (point.task, min(ops, some), plan.workers)]
 
 
 def _ops(file: StressFile, point: StressPoint) -> int:
@@ -174,11 +177,10 @@ def _ops(file: StressFile, point: StressPoint) -> int:
 
 
 def _row(point: StressPoint, number: int, ops: int, start_s: float, took: StressTook) -> StressRow:
-    # The part that was really done: operations are whole numbers.
     seconds = start_s + (took.seconds - start_s) * ops / took.ops
     when = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return StressRow(
-        *(point.task, point.workload, point.cpu_milli, seconds, number, ops),
+        *(point.task, point.workload, point.cpu_milli, seconds, number, ops, took.ops),
         *(took.seconds, start_s, took.cpu_s, took.throttled, when),
     )
 
@@ -195,26 +197,27 @@ def _settle_ops(plan: StressPlan, file: StressFile, runner: StressRunner) -> Non
             )
         if known is None:
             if stated is None and plan.aim_s is not None:
-                stated = _aimed(plan, task, runner)
+                # The middle workload, with the most CPU, takes as long as aimed at.
+                middle = plan.grid.workloads[len(plan.grid.workloads) // 2]
+                cpu_s = plan.aim_s * plan.grid.cpus_milli[-1] / 1000
+                stated = float(f"{_speed(plan, file, task, runner) * cpu_s / middle:.3g}")
             if stated is None and task not in OPS:
                 raise OptionError(f"nobody has published what a unit of {task} counts; give --ops {task}=N, or --aim")
             file.state_ops(task, stated or OPS[task])
 
 
-def _aimed(plan: StressPlan, task: str, runner: StressRunner) -> float:
-    """Operations that make the middle workload take as long as aimed at, with the most CPU."""
-    cpu_milli = plan.grid.cpus_milli[-1]
+def _speed(plan: StressPlan, file: StressFile, task: str, runner: StressRunner) -> float:
+    """Operations in a second of CPU, by what is measured already or else by a trial; CPU time is disturbed least."""
+    rows = [row for row in file.rows if row.task == task]
+    if rows:
+        return sum(row.ops_done for row in rows) / max(1e-9, sum(row.cpu_s for row in rows))
     ops = 16
     while True:
-        with closing(runner.do(cpu_milli, [(task, *_NEXT_TO_NOTHING), (task, ops, 1)])) as done:
+        with closing(runner.do(plan.grid.cpus_milli[-1], [(task, *_NEXT_TO_NOTHING), (task, ops, 1)])) as done:
             start, took = next(done), next(done)
-        # CPU time, since a busy machine changes it least.
         beyond_s = took.cpu_s - start.cpu_s
         if beyond_s >= _LONG_ENOUGH_S:
-            break
+            return ops / beyond_s
         if ops >= _MOST_OPS:
-            raise ForesailError(f"{ops} operations of {task} take no time; give --ops {task}=N")
+            raise ForesailError(f"{ops} operations of {task} take no time; is it a task of stress-ng that works?")
         ops *= 4
-    middle = plan.grid.workloads[len(plan.grid.workloads) // 2]
-    assert plan.aim_s is not None  # noqa: S101 - it is called for that alone
-    return float(f"{ops / beyond_s * plan.aim_s * cpu_milli / 1000 / middle:.3g}")
