@@ -78,31 +78,37 @@ def test_only_the_rows_between_are_looked_at(first):
     assert plain_cost(seconds[first : first + 3], splits[0]) < plain_cost(seconds[first : first + 3], grid.even())
 
 
-def plain_plan(curves, grid, paths, current, penalty_s):
-    """Every way to cut the supersteps into spans, every split for each, over all paths (paths × tasks × supersteps).
+def plain_plan(curves, grid, workloads, errors, current, penalty_s):
+    """Every way to cut the supersteps into spans, every split for each, over all errors (paths × tasks × supersteps).
 
-    What keeping and what changing costs, and for each split what a plan costs that begins with it.
+    What keeping and what changing costs, and for each split what a plan costs that begins with it. A span that begins
+    later has the errors of forecasts that are made then.
     """
-    ahead = paths.shape[2]
+    ahead = workloads.shape[1]
     splits = list(every_split(grid.tasks, grid.units))
-    # mean seconds of each split in each superstep
-    means = {
-        (at, k): float(
-            np.mean(
-                [max(curves.seconds(path[:, k])[task, units] for task, units in enumerate(split)) for path in paths]
-            )
-        )
-        for at, split in enumerate(splits)
-        for k in range(ahead)
-    }
+
+    def mean_s(split, start, k):
+        found = []
+        for error in errors:
+            table = curves.seconds(workloads[:, k] + error[:, k - start])
+            found.append(max(table[task, units] for task, units in enumerate(split)))
+        return sum(found) / len(found)
+
+    sums = {}
+    for start in range(ahead):
+        for at, split in enumerate(splits):
+            sums[at, start, start] = 0.0
+            for k in range(start, ahead):
+                sums[at, start, k + 1] = sums[at, start, k] + mean_s(split, start, k)
     after = {ahead: -penalty_s}  # a plan that ends needs no change
 
-    def span(at, start, end):
-        return sum(means[at, k] for k in range(start, end)) + penalty_s + after[end]
+    def with_rest(at, start, end):
+        return sums[at, start, end] + penalty_s + after[end]
 
     for start in reversed(range(ahead)):
-        after[start] = min(span(at, start, end) for at in range(len(splits)) for end in range(start + 1, ahead + 1))
-    begin = {tuple(split): min(span(at, 0, end) for end in range(1, ahead + 1)) for at, split in enumerate(splits)}
+        ends = range(start + 1, ahead + 1)
+        after[start] = min(with_rest(at, start, end) for at in range(len(splits)) for end in ends)
+    begin = {tuple(split): min(with_rest(at, 0, end) for end in range(1, ahead + 1)) for at, split in enumerate(splits)}
     return begin[tuple(current)], after[0] + penalty_s, begin
 
 
@@ -112,14 +118,16 @@ def test_plans_are_those_that_every_way_through_the_scenarios_says(seed, drawn):
     curves, grid = job(2, seed, step_milli=200)
     rng = np.random.default_rng(seed)
     workloads, penalty_s = rng.uniform(14, 46, (2, 3)), 4.0
-    errors = rng.normal(0, 5, (drawn, 2, 3))
-    paths = np.concatenate([workloads + errors, workloads - errors]) if drawn else workloads[None]
+    errors = rng.normal(0, 1, (drawn, 2, 3)) * [2.0, 5.0, 8.0]
     scenarios = workloads + errors if drawn else None
+    errors = np.concatenate([errors, -errors]) if drawn else np.zeros((1, 2, 3))
     planner = Scenario(curves, grid, window=3, penalty_s=penalty_s, scenarios=max(2 * drawn, 2))
     answers = set()
     for current in every_split(2, grid.units):
-        keeping, changing, begin = plain_plan(curves, grid, paths, current, penalty_s)
-        answer = planner.plan(SplitOutlook(4, 3, current, workloads, scenarios))
+        keeping, changing, begin = plain_plan(curves, grid, workloads, errors, current, penalty_s)
+        outlook = SplitOutlook(4, 3, current, workloads, scenarios)
+        answer = planner.plan(outlook)
+        assert planner.spans(outlook).cheapest_s[0] + penalty_s == pytest.approx(changing, abs=1e-6)
         if abs(keeping - changing) > 1e-6:
             assert (answer is None) == (keeping < changing)
         if answer is not None:
@@ -128,6 +136,14 @@ def test_plans_are_those_that_every_way_through_the_scenarios_says(seed, drawn):
     assert answers == {True, False}
     first = planner.plan(SplitOutlook(0, 3, None, workloads, scenarios))
     assert begin[tuple(first)] + penalty_s == pytest.approx(changing, abs=1e-6)
+
+
+def test_where_keeping_costs_just_as_much_the_split_is_kept():
+    curves, grid = job(3)
+    workloads = np.random.default_rng(1).uniform(10, 50, (3, 4))
+    planner = Scenario(curves, grid, window=4, penalty_s=0.0)
+    best = planner.plan(SplitOutlook(0, 1, None, workloads))
+    assert planner.plan(SplitOutlook(3, 1, best, workloads)) is None
 
 
 @pytest.mark.parametrize("tasks", [3, 8, 20])

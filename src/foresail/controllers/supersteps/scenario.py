@@ -35,7 +35,7 @@ class Scenario:
     For every span of these supersteps the split is looked for whose sum of maxima is least on average: greedily, and
     then by exchanges between pairs of tasks. Dynamic programming chooses the spans: each change costs `penalty_s`.
     Half of the scenarios are drawn, the others are their mirror images at the forecast: what is expected is then the
-    forecast itself, however few are drawn.
+    forecast itself, however few are drawn. A span that begins later is reckoned with the errors of forecasts made then.
     """
 
     def __init__(
@@ -75,18 +75,22 @@ class Scenario:
         return self._spans(outlook)[0]
 
     def _spans(self, outlook: SplitOutlook) -> tuple[SpansAhead, Floats]:
+        """The spans, and the table of the way through from the first superstep on."""
         ahead = min(self.horizon, outlook.left, outlook.workloads.shape[1])
-        expected = outlook.workloads[None, :, :ahead]
-        paths = expected
+        expected = outlook.workloads[:, :ahead]
+        errors = np.zeros((1, *expected.shape))
         if outlook.scenarios is not None:
-            drawn = outlook.scenarios[:, :, :ahead]
-            paths = np.concatenate([drawn, 2 * expected - drawn])
-        # Supersteps first: a span of them is then one block of rows.
-        table = self._tables.table(paths.transpose(2, 0, 1).reshape(-1, self._grid.tasks))
-        cheapest_s: Floats
-        split: Units
-        cheapest_s, split = _cheapest_spans(table, ahead, self._units, self._grid.tasks, self.penalty_s, self._tries)
-        return SpansAhead(paths, cheapest_s, split), table
+            drawn = outlook.scenarios[:, :, :ahead] - expected
+            errors = np.concatenate([drawn, -drawn])
+        splits = np.zeros((ahead, ahead + 1, self._grid.tasks), np.int64)
+        cheapest_s, length = np.zeros(ahead + 1), 0
+        for start in reversed(range(ahead)):
+            # By the time that a later span is split, what comes then is known as well as what comes next is now.
+            paths = expected[:, start:] + errors[:, :, : ahead - start]
+            # Supersteps first: a span of them is then one block of rows.
+            table = self._tables.table(paths.transpose(2, 0, 1).reshape(-1, self._grid.tasks))
+            length = _cheapest_span(table, start, self._units, self.penalty_s, self._tries, splits, cheapest_s)
+        return SpansAhead(paths, cheapest_s, splits[0, length]), table
 
     def _within(self, split: Units) -> Units:
         """A split as tables have it: what is beyond them is as good as their end."""
@@ -95,43 +99,38 @@ class Scenario:
 
 
 @numba.njit(cache=True)
-def _cheapest_spans(table, ahead, units, tasks, penalty_s, tries):  # type: ignore[no-untyped-def]
-    """What the cheapest way from each superstep on costs, and the split of the span that comes first.
+def _cheapest_span(table, start, units, penalty_s, tries, splits, cheapest):  # type: ignore[no-untyped-def]
+    """How long the span that begins at `start` is best, with its splits by length and what it and the rest cost.
 
-    Table: tasks × steps of CPU × rows, which are the scenarios of the first superstep, those of the second, …
+    Table: tasks × steps of CPU × rows, which are the scenarios of superstep `start`, those of the next, … What comes
+    after this span is known already: supersteps are gone through from the last to the first.
     """
+    ahead = len(splits) - start
     paths = table.shape[2] // ahead
     rows = table.transpose(2, 0, 1)
     weights = np.ones(ahead * paths)
-    cheapest = np.zeros(ahead + 1)
-    splits = np.empty((ahead, ahead + 1, tasks), np.int64)
-    first_split = np.zeros(tasks, np.int64)
-    for start in range(ahead - 1, -1, -1):
-        cheapest[start] = np.inf
-        first = start * paths
-        for length in range(1, ahead - start + 1):
-            last = first + length * paths
-            span = rows[first:last]
-            if length == 1:
-                split = greedy(span, weights, units)
-            else:
-                split = _for_both(splits[start, length - 1], splits[start + 1, length - 1], units)
-            exchange(table, first, last, split, tries)
-            total = cost_of(span, split)
-            if length > 1 and paths <= FEW:
-                other = greedy(span, weights, units)
-                exchange(table, first, last, other, tries)
-                if cost_of(span, other) < total:
-                    split, total = other, cost_of(span, other)
-            splits[start, length] = split
-            cost = total / paths
-            if start + length < ahead:
-                cost += cheapest[start + length] + penalty_s
-            if cost < cheapest[start]:
-                cheapest[start] = cost
-                if start == 0:
-                    first_split = split
-    return cheapest, first_split
+    cheapest[start] = np.inf
+    best = 0
+    for length in range(1, ahead + 1):
+        span = rows[: length * paths]
+        if length == 1:
+            split = greedy(span, weights, units)
+        else:
+            split = _for_both(splits[start, length - 1], splits[start + 1, length - 1], units)
+        exchange(table, 0, length * paths, split, tries)
+        total = cost_of(span, split)
+        if length > 1 and paths <= FEW:
+            other = greedy(span, weights, units)
+            exchange(table, 0, length * paths, other, tries)
+            if cost_of(span, other) < total:
+                split, total = other, cost_of(span, other)
+        splits[start, length] = split
+        cost = total / paths
+        if length < ahead:
+            cost += cheapest[start + length] + penalty_s
+        if cost < cheapest[start]:
+            cheapest[start], best = cost, length
+    return best
 
 
 @numba.njit(cache=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from foresail.controllers.supersteps.feeds import Feed, ForecasterFeed, MatrixFeed
+from foresail.controllers.supersteps.judged import JudgedMatrixFeed
 from foresail.errors import InputError, OptionError, did_you_mean
 from foresail.experiments.supersteps.request import PERFECT, PUBLISHED, JobRequest
 from foresail.experiments.supersteps.source import JobSource
@@ -26,7 +27,7 @@ def make_feed(
     if request.forecast == PUBLISHED:
         if data.forecasts is None:
             raise OptionError("--forecast published: this data has no forecasts; take perfect or a forecaster")
-        return MatrixFeed(scaled(data.forecasts)[:, request.start :])
+        return JudgedMatrixFeed(scaled(data.forecasts)[:, request.start :], np.random.default_rng(request.seed))
     if request.forecast not in FORECASTERS:
         known = (PUBLISHED, PERFECT, *FORECASTERS)
         hint = did_you_mean(request.forecast, known) or ";"
