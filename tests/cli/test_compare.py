@@ -1,6 +1,9 @@
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import typer
@@ -115,6 +118,27 @@ def test_failing_runs_are_named_at_the_end(here, monkeypatch):
     assert second.endswith("ValueError: no luck")
     assert "5 runs in out/runs" in ran.stdout
     assert len((here / "out" / "runs.csv").read_text().splitlines()) == 6
+    forget_packages()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_workers_end_with_their_parent(here, monkeypatch, how):
+    install(here / "waits", monkeypatch, "open(f'pid-{os.getpid()}', 'w').close(); signal.pause()")
+    (here / "go.py").write_text("from foresail.cli.main import main\nif __name__ == '__main__':\n    main()\n")
+    command = [sys.executable, "go.py", "compare", *TRACE, "--policy", "mine", "--policy", "fgd", "--out", "out"]
+    monkeypatch.setenv("PYTHONPATH", str(here / "waits"), prepend=os.pathsep)
+    until_s = time.monotonic() + 120
+    with subprocess.Popen([*command, "--jobs", "2"], stderr=subprocess.PIPE, text=True) as running:
+        while not (begun := list(here.glob("pid-*"))):
+            assert time.monotonic() < until_s, "no worker has begun"
+            time.sleep(0.05)
+        running.send_signal(how)
+        said = running.communicate(timeout=120)[1]
+    assert running.returncode == (-signal.SIGKILL if how is signal.SIGKILL else 130), said
+    for path in begun:
+        while Path("/proc", path.name.removeprefix("pid-")).exists():
+            assert time.monotonic() < until_s, "a worker is still there"
+            time.sleep(0.05)
     forget_packages()
 
 

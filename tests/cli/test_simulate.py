@@ -185,3 +185,27 @@ def test_an_interrupt_ends_with_130_and_leaves_no_half_folder(trace, tmp_path):
     assert running.returncode == 130
     assert said.splitlines()[-1] == "interrupted; the same command goes on from there"
     assert not out.exists()
+
+
+def test_results_are_stored_where_nobody_can_be_told(trace, tmp_path):
+    out = tmp_path / "out"
+    with open("/dev/full", "w", encoding="utf-8") as full:  # noqa: PTH123 - a device
+        words = [FORESAIL, "simulate", *map(str, inputs(trace)), "--out", str(out)]
+        ran = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (
+        2,
+        "error: standard output cannot be written: No space left on device",
+    )
+    assert (out / "manifest.json").exists()
+
+
+def test_a_polite_end_leaves_no_part_of_a_file(tmp_path):
+    out = tmp_path / "big"
+    words = ["trace", "generate", "--nodes", "2000", "--pods", "3000000", "--seed", "1", "--out", str(out)]
+    with subprocess.Popen([FORESAIL, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        while cpu_seconds(running.pid) < 2:
+            assert running.poll() is None
+        running.send_signal(signal.SIGTERM)
+        said = running.communicate(timeout=60)[1]
+    assert (running.returncode, "interrupted" in said) == (130, True), said
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -135,8 +134,7 @@ def up(
     )
     lab = Lab(name, settings, base=base)
     try:
-        with interrupting():
-            lab.up(_say if sys.stderr.isatty() else None, wait=wait)
+        lab.up(_say if sys.stderr.isatty() else None, wait=wait)
     except KeyboardInterrupt:
         what = "what was there before is still there" if lab.folder.exists() else "what it had made is removed"
         raise KeyboardInterrupt(f"lab {name} is not up: interrupted, {what}") from None
@@ -218,20 +216,6 @@ def _lab(name: str, base: Path | None) -> Lab:
     from foresail.lab import Lab
 
     return Lab(name, base=base)
-
-
-@contextmanager
-def interrupting() -> Iterator[None]:
-    """A polite end (SIGTERM) cleans up like an interrupt does."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(*_signal: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _say(step: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import sys
 from typing import Annotated, Any
 
@@ -21,6 +24,7 @@ from foresail.cli.explain import EPILOG as EXPLAIN_EXAMPLES
 from foresail.cli.explain import explain
 from foresail.cli.extender import EPILOG as EXTENDER_EXAMPLES
 from foresail.cli.extender import extender
+from foresail.cli.interrupts import interrupting
 from foresail.cli.parity import EPILOG as PARITY_EXAMPLES
 from foresail.cli.parity import parity
 from foresail.cli.policies import policies
@@ -51,9 +55,19 @@ class _Verbs(TyperGroup):
             raise typer.Exit(_INTERRUPTED) from None
         except OSError as error:
             if error.filename is None:
-                raise
+                raise _output_error(error) from error
             # Names that are too long, folders that may not be searched: the same words for every verb.
             raise InputError(f"cannot be used: {error.strerror}", path=str(error.filename)) from error
+
+
+def _output_error(error: OSError) -> Exception:
+    """What to raise for an error of the system that names no file: of standard output, or as it is."""
+    if error.errno not in {errno.ENOSPC, errno.EIO, errno.EBADF}:
+        return error
+    with contextlib.suppress(OSError, ValueError):
+        # Python itself writes what is left when it ends, and would fail once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ForesailError(f"standard output cannot be written: {error.strerror}")
 
 
 app = typer.Typer(
@@ -106,7 +120,8 @@ def _options(
 def main() -> None:
     """Run one verb; an error the user can mend ends with exit code 2, an interrupt with 130."""
     try:
-        app()
+        with interrupting():
+            app()
     except ForesailError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)

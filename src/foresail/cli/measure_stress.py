@@ -99,7 +99,6 @@ def stress(
     """
     import json
 
-    from foresail.cli.lab import interrupting
     from foresail.measure.stress.grid import StressGrid, read_range
     from foresail.measure.stress.results import StressFile
     from foresail.measure.stress.run import StressPlan, default_cpus, default_workers
@@ -112,7 +111,7 @@ def stress(
     amounts = read_range(workloads, "--workloads")
     limits = None if cpus is None else tuple(round(value) for value in read_range(cpus, "--cpus"))
     counted = _ops(ops or [])
-    with interrupting(), _runner(on, image, node, _kubeconfig(lab, kubeconfig), context) as runner:
+    with _runner(on, image, node, _kubeconfig(lab, kubeconfig), context) as runner:
         grid = StressGrid(tuple(dict.fromkeys(tasks or OPS)), amounts, limits or default_cpus(runner.most_milli))
         plan = StressPlan(
             grid=grid,

@@ -93,14 +93,13 @@ def parity(
 
 def _record(out: Path, *, pods: int, clusters: int, seed: int, keep: bool) -> Recording:
     """Record in a lab; an interrupt removes the lab and keeps what is recorded."""
-    from foresail.cli.lab import interrupting
     from foresail.cli.progress import progress_bar
     from foresail.lab import Lab
     from foresail.parity.lab import record
 
     lab = Lab()
     # Asking the system to end us must not leave a cluster behind.
-    with interrupting(), progress_bar("deciding in a lab") as shown:
+    with progress_bar("deciding in a lab") as shown:
         found = record(out, pods=pods, clusters=clusters, seed=seed, lab=lab, keep=keep, progress=shown)
     if keep:
         typer.echo(f"lab {lab.name} is still up; remove it with: foresail lab down --name {lab.name}", err=True)

@@ -77,12 +77,13 @@ def _run(request: RunRequest, out: Path | None, *, overwrite: bool, html: bool) 
     if trace.dropped_rows:
         typer.echo(f"dropped {trace.dropped_rows} bad rows", err=True)
     result = _with_a_bar(request, trace.name, checkpoint_for(out, request))
+    # Stored first: whoever reads may be gone, and what was found must not go with them.
+    written = [] if out is None else store_run(out, request, result, overwrite=overwrite, html=html)
     Console().print(run_table(result))
     for pin in result.summary.get("pins_not_kept", ()):
         typer.echo(f"{pin['pod']} could not start on {pin['pinned_to']}; it started on {pin['node']}", err=True)
-    if out is not None:
-        for path in store_run(out, request, result, overwrite=overwrite, html=html):
-            typer.echo(f"wrote {path}")
+    for path in written:
+        typer.echo(f"wrote {path}")
 
 
 def _with_a_bar(request: RunRequest, trace: str, checkpoint: Checkpoint | None) -> RunResult:
@@ -110,8 +111,9 @@ def _what_if(request: WhatIfRequest, out: Path | None, *, overwrite: bool) -> No
         answer = what_if(request, measure=out is not None, on_progress=on_progress)
     if answer.dropped_rows:
         typer.echo(f"dropped {answer.dropped_rows} bad rows", err=True)
+    if out is not None:
+        store_what_if(out, answer, overwrite=overwrite)
     Console().print(what_if_table(answer))
     typer.echo(answer.summary)
     if out is not None:
-        store_what_if(out, answer, overwrite=overwrite)
         typer.echo(f"wrote {out}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import multiprocessing
 import os
 import re
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -29,6 +31,8 @@ from foresail.results.folder import run_files
 RAY_MISSING = "--ray needs Ray, which is not installed; install it with: pip install 'foresail[ray]'"
 
 _CONNECT_WITHIN_S = 10.0
+_DIES_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,9 @@ class Processes:
         others = set(multiprocessing.active_children())
         # Spawned, not forked: a fork would copy the threads of numpy and polars in whatever state they are.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(min(self._count, len(runs)), mp_context=context, initializer=_leave_interrupts_alone)
+        pool = ProcessPoolExecutor(
+            min(self._count, len(runs)), mp_context=context, initializer=_belong_to, initargs=(os.getpid(),)
+        )
         try:
             waiting = {pool.submit(carry_out, planned.request, planned.manifest): planned for planned in runs}
             for future in as_completed(waiting):
@@ -130,9 +136,14 @@ class Processes:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _leave_interrupts_alone() -> None:
+def _belong_to(parent: int) -> None:
+    """Make this worker end with its parent, however that ends, and with nobody else."""
     # A terminal sends Ctrl-C to workers too; they would each print a traceback. The parent stops them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before we asked
+            os._exit(1)
 
 
 class OnRay:

@@ -389,6 +389,29 @@ def test_a_bind_carries_the_devices_and_a_failed_one_gives_them_back():
     assert bench.cache.table.gpu_free[0].tolist() == [200, 1000]
 
 
+def test_a_bind_whose_body_was_cut_off_is_not_carried_out():
+    bound = []
+
+    async def bind(*asked):
+        bound.append(asked)
+
+    bench = Bench("best-fit", nodes=1, bind=bind)
+    bench.filter(make_pod("a"))
+    asked = {"PodName": "a", "PodNamespace": "default", "PodUID": "uid-a", "Node": "n0"}
+    messages = [
+        {"type": "http.request", "body": json.dumps(asked).encode(), "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(_message): ...
+
+    asyncio.run(bench.app({"type": "http", "method": "POST", "path": "/bind"}, receive, send))
+    assert bound == []
+
+
 def test_binding_is_not_served_unless_asked_for():
     status, body = Bench().ask("/bind", b"{}")
     assert status == 404

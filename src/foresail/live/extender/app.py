@@ -238,7 +238,7 @@ class ExtenderApp:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The whole body; None if it is too large to be one of kube-scheduler's."""
+    """The whole body, empty for one that was cut off; None if it is too large to be one of kube-scheduler's."""
     message = await receive()
     first: bytes = message.get("body", b"")
     if not message.get("more_body"):
@@ -246,6 +246,8 @@ async def _body(receive: Receive) -> bytes | None:
     parts, size = [first], len(first)
     while message.get("more_body"):
         message = await receive()
+        if message["type"] == "http.disconnect":
+            return b""
         part = message.get("body", b"")
         parts.append(part)
         size += len(part)
