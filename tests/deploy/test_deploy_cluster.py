@@ -39,6 +39,7 @@ NAMESPACED = {
         "Role",
         "RoleBinding",
         "Service",
+        "StatefulSet",
     ),
     "ServiceAccount",
 }

@@ -98,7 +98,7 @@ def _on_cluster(
         from foresail.lab import Lab
 
         there = Lab(lab, base=labs)
-        kubeconfig = there.kubeconfig
+        kubeconfig = kubeconfig or there.kubeconfig
         # A lab's API server listens on this machine alone, which is all nodes' host.
         cluster = replace(cluster, host_network=True, api_server=cluster.api_server or there.url)
         if asked.barrier == ZOOKEEPER and there.zookeeper:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+import yaml
+from tests.deploy.charts import DEPLOY
+from tests.deploy.test_deploy_cluster import Account, apply
 
 from foresail.experiments.supersteps.on_kube import ROWS
 from foresail.kube.api.blocking import BlockingClient
@@ -119,9 +123,30 @@ def check_whole(rows: list[SuperstepRow], length: int) -> None:
         assert sum(row.cpu_milli.values()) <= 900
 
 
-def test_splits_change_in_place_between_supersteps_on_leases(lab, folder):
+def as_runner(lab: Lab, folder: Path) -> Path:
+    """A kubeconfig with no more rights than deploy/supersteps gives the runner; its namespace and tasks are there."""
+    with lab.api() as api:
+        for name in ("namespace", "runner"):
+            text = (DEPLOY / "supersteps" / f"{name}.yaml").read_text(encoding="utf-8")
+            for manifest in yaml.safe_load_all(text):
+                if manifest["kind"] == "Namespace":
+                    # Pods of a lab reach its API server by their node's network, which restricted namespaces refuse.
+                    del manifest["metadata"]["labels"]
+                if manifest["kind"] not in {"Job", "PersistentVolumeClaim"}:
+                    apply(api, manifest, dry_run=False)
+        token = api.create(
+            "/api/v1/namespaces/foresail-jobs/serviceaccounts/foresail-runner/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+        )
+    path = folder / "runner.kubeconfig"
+    path.write_text(json.dumps(Account(lab, token["status"]["token"]).kubeconfig(lab)))
+    return path
+
+
+def test_splits_change_in_place_between_supersteps_on_leases_by_the_rights_of_the_runner(lab, folder):
     path = experiment(folder, "lease")
-    with Running(lab, path) as running:
+    path.write_text(f'{path.read_text()}namespace = "foresail-jobs"\n')
+    with Running(lab, path, "--kubeconfig", str(as_runner(lab, folder))) as running:
         rows = running.done()
         said = running.said
     check_whole(rows, LENGTH)
@@ -135,7 +160,7 @@ def test_splits_change_in_place_between_supersteps_on_leases(lab, folder):
     assert any(row.changed and row.changing_s > 0 for row in rows)
     assert (running.out / "overlay.html").is_file(), said
     with BlockingClient(find_connection(lab.kubeconfig)) as api:
-        leases = api.items("/apis/coordination.k8s.io/v1/namespaces/default/leases")
+        leases = api.items("/apis/coordination.k8s.io/v1/namespaces/foresail-jobs/leases")
         assert [one["metadata"]["name"] for one in leases if "superstep" in str(one["metadata"].get("labels"))] == []
 
 
@@ -147,6 +172,16 @@ def test_supersteps_meet_on_zookeeper_and_go_on_after_it_was_killed(lab, folder)
         rows = running.done()
     check_whole(rows, LENGTH)
     assert sum(one.outcome == "done" for row in rows for one in row.resizes) >= 3
+
+
+@pytest.mark.parametrize("name", ["namespace", "zookeeper", "profiler", "runner"])
+def test_the_api_server_takes_every_manifest(lab, name):
+    text = (DEPLOY / "supersteps" / f"{name}.yaml").read_text(encoding="utf-8")
+    with lab.api() as api:
+        with contextlib.suppress(ClusterError):
+            api.create("/api/v1/namespaces", {"metadata": {"name": "foresail-jobs"}})
+        for manifest in yaml.safe_load_all(text):
+            assert apply(api, manifest, dry_run=True)["metadata"]["name"] == manifest["metadata"]["name"]
 
 
 def test_a_lost_task_a_killed_coordinator_and_a_restarted_api_server_cost_no_superstep(lab, folder):

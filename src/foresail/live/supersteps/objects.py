@@ -14,6 +14,8 @@ RUN = "foresail.dev/superstep-run"
 ACCOUNT = "foresail-supersteps"
 """The service account of tasks that meet on Leases."""
 _GRACE_S = 5
+_USER = 65532
+"""Nobody's number: work needs no rights, and a namespace may allow none."""
 _RIGHTS = ("get", "list", "watch", "create", "update", "patch")
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -40,6 +42,12 @@ def task_pod(
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": _GRACE_S,
         "automountServiceAccountToken": uses_leases,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
         "containers": [
             {
                 "name": "task",
@@ -48,6 +56,7 @@ def task_pod(
                 "command": ["python3", "-m", "foresail.workloads.supersteps.task", *arguments],
                 "env": [{"name": "FORESAIL_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
                 "resources": {"requests": amounts, "limits": dict(amounts)},
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
             }
         ],
     }

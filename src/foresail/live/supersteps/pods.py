@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from foresail.kube.api.client import Client
-from foresail.kube.api.errors import ClusterError, Conflict, NotFound
+from foresail.kube.api.errors import ClusterError, Conflict, Forbidden, NotFound
 from foresail.kube.api.kinds import POD
 from foresail.kube.api.retries import may_pass
 from foresail.kube.objects.values import Object
@@ -50,7 +50,9 @@ class GangPods:
         """Give tasks the rights that they need; what is there stays."""
         if self._board.startswith("lease://"):
             for path, body in lease_rights(self._settings.namespace):
-                await self._made(path, body)
+                # Who may not give rights was given what tasks need beforehand; if not, their pods say so.
+                with contextlib.suppress(Forbidden):
+                    await self._made(path, body)
 
     async def found(self) -> dict[str, Object]:
         """The pods of this job that are there, by task; JobFailedError if they are another's of the same name."""
