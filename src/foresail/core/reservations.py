@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from foresail.core.arranging import Arranging
 from foresail.core.gang_search import NoRoomTogether, SearchLimits
 from foresail.core.holds import Ends, HeldRoom, Holds, Reservation
 from foresail.core.journal import What
@@ -176,7 +177,7 @@ class Reservations:
     def _plan(self, gang: _Waiting, members: list[Pod], table: NodeTable, profile: Profile) -> str:
         """Hold room where the gang fits first; in words, why that cannot be."""
         lane = gang.lane
-        if self._until_s(gang) <= self._queue.clock.now():
+        if lane.gang is None or self._until_s(gang) <= self._queue.clock.now():
             self._release(gang, "its time is over")
             return "room was held for it for long enough"
         shapes = frozenset((pod.shape, pod.priority) for pod in members)
@@ -185,17 +186,15 @@ class Reservations:
         if gang.hopeless is not None and gang.hopeless[0] == world:
             return gang.hopeless[1]
         nodes = self._let_go(gang)
-        planner = RoomPlanner(
+        arranging = Arranging(
             members,
             table,
-            profile,
             missing=lane.missing,
             holds=self._holds,
             clock=self._queue.clock,
             limits=self._limits,
-            ends=self._ends,
         )
-        plan = planner.find()
+        plan = RoomPlanner(lane.gang, arranging, profile, self._ends).find()
         if isinstance(plan, str):
             gang.hopeless = world, plan
             self._release(gang, "it does not fit any more")

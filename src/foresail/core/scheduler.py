@@ -7,8 +7,10 @@ from typing import Protocol
 
 from foresail.core.asking import Filters, Without, looks_at_other_nodes
 from foresail.core.decide import decide as decide_alone
-from foresail.core.gang import Decide, Placements, Questions, Result, place_gang
-from foresail.core.gang_search import DEFAULT_LIMITS, GangSearch, NoRoomTogether, SearchLimits
+from foresail.core.domains import Domain
+from foresail.core.gang import Decide, Placements, Questions, Result
+from foresail.core.gang_placing import GangPlacing
+from foresail.core.gang_search import DEFAULT_LIMITS, SearchLimits
 from foresail.core.holds import Ends
 from foresail.core.journal import Journal
 from foresail.core.lane import NEVER_S, Lane
@@ -64,7 +66,6 @@ class Scheduler:
         `reservations` room is kept for the gang that is the first in line; `ends` tells when pods leave their nodes.
         """
         self._cluster = cluster
-        self._search_limits = search_limits
         self._profile = profile
         self._room = MakingRoom(cluster, queue, preemption or Preempting.off(), self.place)
         self.holds = self._room.holds
@@ -75,6 +76,7 @@ class Scheduler:
             if reservations is None
             else Reservations(reservations, queue, self.holds, ends=ends, limits=search_limits)
         )
+        self._gangs = GangPlacing(queue, self.holds, search_limits, self.reservations)
         self._decide_alone, self._decide_beside_holds = decide, self.holds.deciding(decide)
         self._filters_for: dict[Shape, Filters] = {}
         self._structure = -1
@@ -118,15 +120,28 @@ class Scheduler:
         return min(self.queue.next_time_s(), self.holds.next_time_s(), reserved_s)
 
     @property
+    def domain(self) -> Domain | None:
+        """Where the gang whose turn it is must go; None for anywhere."""
+        return self._gangs.domain
+
+    @property
+    def _within(self) -> Profile:
+        """The profile, and only the nodes where the gang whose turn it is must go."""
+        domain = self._gangs.domain
+        return self._profile if domain is None else domain.profile
+
+    @property
     def _decide(self) -> Decide:
         return self._decide_beside_holds if self.holds else self._decide_alone
 
     def decide(self, pod: Pod) -> Placement | NoFit:
         """What the profile says of a pod now, room that is held for others aside. Changes nothing."""
-        return self._decide(pod, self._cluster.table, self._profile)
+        return self._decide(pod, self._cluster.table, self._within)
 
     def refusal(self, pod: Pod, row: int) -> str:
         """Why a pod would not get the node at a row now; empty if it would."""
+        if self.domain is not None and not self.domain.is_open[row]:
+            return self.domain.refusal
         reasons = self._filters(pod).refusal(pod, self._cluster.table, row)
         if reasons or not self.holds:
             return ", ".join(reasons)
@@ -178,11 +193,8 @@ class Scheduler:
                         pod, outcome = behind, fills_in
                 self._carry_out(lane, pod, outcome)
             else:
-                placed, refusal = yield from place_gang(pods, self._cluster.table, self._profile, missing=lane.missing)
-                if not placed and refusal is not None and not isinstance(refusal, Declined):
-                    placed, refusal = self._search(lane, pods, refusal)
-                    if self.reservations is not None and refusal is not None and not placed and not lane.started:
-                        refusal = self.reservations.refused(lane, pods, refusal, self._cluster.table, self._profile)
+                table, profile = self._cluster.table, self._profile
+                placed, refusal = yield from self._gangs.place(lane, lane.gang, pods, table, profile)
                 self._carry_out_gang(lane, pods, placed, refusal)
         except Exception as error:
             self.queue.sleep(lane)  # whatever went wrong, nobody drops out of the queue
@@ -201,7 +213,7 @@ class Scheduler:
             pod = next(questions)
             while True:
                 try:
-                    outcome = self._decide(pod, table, self._profile)
+                    outcome = self._decide(pod, table, self._within)
                 except BaseException as error:  # noqa: BLE001 - the loop puts its books in order and raises it again
                     pod = questions.throw(error)
                 else:
@@ -361,28 +373,6 @@ class Scheduler:
             self.queue.sleep(lane)
             for pod in waiting:
                 self._cluster.refuse(pod, refusal)
-
-    def _search(self, lane: Lane, members: list[Pod], refusal: NoFit) -> tuple[Placements, NoFit | None]:
-        """A gang that one pass did not place may fit in another arrangement: then assume as many as must start
-        together. The others have their turn after them.
-        """
-        search = GangSearch(
-            members,
-            self._cluster.table,
-            self._profile,
-            missing=lane.missing,
-            holds=self.holds,
-            clock=self.queue.clock,
-            limits=self._search_limits,
-        )
-        if not search.is_worthwhile:
-            return [], refusal
-        found = search.find(refusal)
-        if isinstance(found, NoRoomTogether):
-            return [], found
-        for pod, placement in found:
-            self._cluster.table.assume(pod, placement)
-        return found, None
 
     def _give_up(self) -> bool:
         """Give up the gangs whose timeout has passed; whether that opens room to others."""

@@ -130,6 +130,30 @@ class Gang:
     min_members: int
     timeout_s: float = 600.0
     """How long the gang may wait for its members and for room before it is given up."""
+    topology: tuple[str, ...] = ()
+    """Node labels from the closest to the widest, such as rack and zone: members go to nodes that share a value."""
+    topology_required: bool = False
+    """Whether they wait until they can, of the widest label at least; else they go anywhere if they cannot."""
+
+
+def parse_topology(text: str) -> tuple[tuple[str, ...], bool]:
+    """`topology` and `topology_required` of a gang as people write them: `required:rack`, `preferred:rack,zone`; empty
+    for none.
+    """
+    form, _, rest = text.partition(":")
+    labels = tuple(label.strip() for label in rest.split(",")) if text else ()
+    if text and (form not in {"required", "preferred"} or not all(labels)):
+        raise ValueError(
+            f'the topology is "{text}"; write required: or preferred: and node labels from the closest to the widest, '
+            "for example preferred:rack,topology.kubernetes.io/zone"
+        )
+    return labels, form == "required"
+
+
+def written_topology(gang: Gang) -> str:
+    """As `parse_topology` reads it."""
+    form = "required" if gang.topology_required else "preferred"
+    return f"{form}:{','.join(gang.topology)}" if gang.topology else ""
 
 
 @dataclass(frozen=True, slots=True)

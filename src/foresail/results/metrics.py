@@ -140,6 +140,11 @@ def _actions(what: What, run: Run) -> float | None:
     return list(zip(journal["what"], map(bool, journal["by"]), strict=True)).count((what.value, True))
 
 
+def _members_apart(run: Run) -> float | None:
+    value = run.summary.get("gangs_to_be_close", {}).get("pairs_apart_pct")
+    return None if value is None else float(value)
+
+
 def _fragmentation_over_time(run: Run) -> float | None:
     value = run.summary.get("fragmentation", {}).get("pct")
     return None if value is None else float(value)
@@ -253,6 +258,19 @@ def _register_built_in() -> None:
             value=_allocation_over_time,
             protocols=_CLOCK,
             is_default=True,
+            hidden_without_value=True,
+        )
+    )
+    register(
+        Metric(
+            name="gang_members_apart_pct",
+            label="gang members apart",
+            unit="%",
+            better="lower",
+            formula="of all pairs of members of a gang with a topology, by where each started last, those that do not "
+            "share a value of its closest label; `gangs_to_be_close.pairs_apart_pct` of `summary.json`",
+            value=_members_apart,
+            protocols=_CLOCK,
             hidden_without_value=True,
         )
     )

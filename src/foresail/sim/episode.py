@@ -130,6 +130,8 @@ class Episode:
         """Which nodes would take the pod now; shape (all nodes,)."""
         pod, table = self._asked(), self.table
         passes: Mask = Decision(pod, table, self._anywhere()).verdict == 0
+        if self._scheduler.domain is not None:
+            passes = passes & self._scheduler.domain.is_open
         for row in self._scheduler.holds.holders(pod, table):
             passes[row] = passes[row] and not self._scheduler.refusal(pod, row)
         return passes

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foresail.core.spec import Gang, NodeSpec, PodSpec, Workload
+from foresail.core.spec import NodeSpec, PodSpec, Workload
 from foresail.errors import InputError, did_you_mean
 from foresail.kube.objects.documents import Found, objects
 from foresail.kube.objects.gangs.form import Limits
@@ -196,12 +196,11 @@ class _Pods:
         members = Counter(self._gang_of)
         gangs = []
         for name, index in self._gangs.items():
-            least, timeout_s, *_ = self._gang_limits[index]
-            most = members[index]
+            limits, most = self._gang_limits[index], members[index]
+            least = limits.min_members
             if least is not None and least > most:
                 get_logger().warning("gang_never_complete", gang=name, members=most, min_members=least)
-            gang = Gang(name, most if least is None else least)
-            gangs.append(gang if timeout_s is None else Gang(name, gang.min_members, timeout_s))
+            gangs.append(limits.gang(name, most))
         specs, spec_of = _without_gang_labels(list(self._specs), np.array(self._spec_of, dtype=np.int64))
         duration_s = np.array(self._duration_s, dtype=np.float64)
         work_cpu_s = np.array([work.work_cpu_s for work in self._work], dtype=np.float64)

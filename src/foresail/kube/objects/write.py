@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from foresail.core.kubernetes import KubernetesPod
-from foresail.core.spec import WHOLE_GPU_MILLI, NodeSpec, Toleration, Workload
+from foresail.core.spec import WHOLE_GPU_MILLI, NodeSpec, Toleration, Workload, written_topology
 from foresail.errors import InputError
 from foresail.formats import YAML_ENDINGS
 from foresail.kube.objects.pod import TOLERATION_PARTS
@@ -28,6 +28,7 @@ from foresail.kube.objects.values import (
     GANG,
     GANG_MIN,
     GANG_TIMEOUT_S,
+    GANG_TOPOLOGY,
     GPU_COUNT,
     GPU_MILLI,
     GPU_MODEL,
@@ -137,6 +138,8 @@ def _pod_object(workload: Workload, index: int) -> dict[str, Any]:
             )
         annotations[GANG_MIN] = str(gang.min_members)
         annotations[GANG_TIMEOUT_S] = repr(gang.timeout_s)
+        if gang.topology:
+            annotations[GANG_TOPOLOGY] = written_topology(gang)
     kind, _, owner = pod.owner.partition("/")
     if pod.owner and not owner:
         annotations[OWNER] = pod.owner

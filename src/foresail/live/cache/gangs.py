@@ -66,10 +66,7 @@ class Gangs:
         """The gang that a pod waits with, None if it stands alone."""
         if pod.gang is None:
             return None
-        limits = self._limits(pod)
-        least = limits.min_members or 1
-        name = gang_name(pod.gang)
-        return Gang(name, least) if limits.timeout_s is None else Gang(name, least, limits.timeout_s)
+        return self._limits(pod).gang(gang_name(pod.gang), 1)
 
     def priority_of(self, pod: CachedPod) -> int:
         """The pod's own priority, unless its group has one."""

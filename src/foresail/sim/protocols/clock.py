@@ -20,7 +20,7 @@ from foresail.core.journal import Considered, Listener, Record
 from foresail.core.profile import Profile
 from foresail.core.reservations import ReservationSettings
 from foresail.core.scheduler import Scheduler
-from foresail.core.spec import Workload
+from foresail.core.spec import Workload, parse_topology
 from foresail.core.table import NodeTable
 from foresail.errors import InputError
 from foresail.results.candidates import candidate_tables
@@ -31,6 +31,7 @@ from foresail.sim.checkpoint import Checkpoint, identity_of
 from foresail.sim.engine import Engine
 from foresail.sim.episode import Episode
 from foresail.sim.faults import Faults
+from foresail.sim.gang_distance import gang_distance
 from foresail.sim.impossible import Impossible
 from foresail.sim.node_table import node_columns
 from foresail.sim.pins import Pins
@@ -125,7 +126,7 @@ class _ClockRun:
         pins: Pins | None,
     ) -> None:
         self._trace, self._profile, self._seed, self._settings = trace, profile, seed, settings
-        workload = _checked(trace.workload, settings.arrival_scale)
+        workload = _closer(_checked(trace.workload, settings.arrival_scale), settings.gang_topology)
         # In name order, so that ties, which go to the lowest row, do not depend on how the node list is sorted.
         nodes = sorted(trace.nodes, key=lambda node: node.name)
         table = NodeTable(nodes, extended=workload.extended)
@@ -218,6 +219,9 @@ class _ClockRun:
         )
         summary = summarize(pods, ledger, self._timeline.means(), end_s=now_s)
         summary["snapshot_every_s"] = self._every_s
+        distance = gang_distance(workload, ledger, table)
+        if distance is not None:
+            summary["gangs_to_be_close"] = distance
         if self._pins is not None:
             summary["pins_not_kept"] = [pin._asdict() for pin in self._pins.broken]
         return RunResult(
@@ -281,6 +285,17 @@ def _checked(workload: Workload, arrival_scale: float) -> Workload:
             f"{workload.duration_s[index]:g} s; both must be 0 or more, and the arrival finite"
         )
     return workload if arrival_scale == 1 else replace(workload, arrival_s=workload.arrival_s * arrival_scale)
+
+
+def _closer(workload: Workload, topology: str) -> Workload:
+    """The workload with this topology for gangs that have none."""
+    if not topology:
+        return workload
+    labels, required = parse_topology(topology)
+    gangs = [
+        gang if gang.topology else replace(gang, topology=labels, topology_required=required) for gang in workload.gangs
+    ]
+    return replace(workload, gangs=gangs)
 
 
 def _snapshot_every_s(workload: Workload, alone_s: Floats, settings: ClockSettings, start_s: float) -> float:

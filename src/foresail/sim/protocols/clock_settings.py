@@ -11,6 +11,7 @@ from functools import partial
 from typing import Literal
 
 from foresail.core.backoff import NO_BACKOFF, Backoff
+from foresail.core.spec import parse_topology
 from foresail.errors import OptionError
 from foresail.settings import setting
 
@@ -102,6 +103,9 @@ class ClockSettings:
     """How long a complete gang waits before room is kept for it, in seconds; by default none is kept."""
     gang_reservations: int = setting(1, said_if_given=True)
     """With gang_reserve_after: how many gangs of one priority have room kept for them at a time, the first in line."""
+    gang_topology: str = setting("", metavar="FORM:LABEL,…", example="preferred:rack", said_if_given=True)
+    """How close members of gangs are placed that do not say so themselves: preferred or required, and node labels from
+    the closest to the widest, such as preferred:rack."""
 
     def __post_init__(self) -> None:
         for name, what in _NOT_BELOW_0.items():
@@ -112,6 +116,10 @@ class ClockSettings:
             raise OptionError('oversubscription_loss needs work "shared-cpu"; a fixed duration loses nothing')
         if self.checkpoint_every_s and self.after_failure == "restart":
             raise OptionError('checkpoint_every_s needs after_failure "resume"; a restart begins anew in any case')
+        try:
+            parse_topology(self.gang_topology)
+        except ValueError as error:
+            raise OptionError(f"gang_topology: {error}") from None
         if self.gang_reservations < 1:
             raise OptionError(f"gang_reservations is {self.gang_reservations}; it is a number of gangs, 1 or more")
         if not 0 < self.arrival_scale < math.inf:

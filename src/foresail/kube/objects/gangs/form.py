@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from foresail.core.spec import Gang, parse_topology
 from foresail.kube.objects.quantity import RequestError
 from foresail.kube.objects.values import string
 
@@ -15,9 +16,21 @@ class Limits(NamedTuple):
     min_members: int | None = None
     timeout_s: float | None = None
     topology: str = ""
-    """Node label that has one value for all members."""
+    """Node label that has one value for all members; or, from an annotation, what `parse_topology`
+    reads."""
     priority: int | None = None
     """Counts instead of its members' own."""
+
+    def gang(self, name: str, otherwise: int) -> Gang:
+        """The gang of this name; `otherwise` is how many start together where that is left open."""
+        stated = self.topology.startswith(("required:", "preferred:"))
+        labels, required = parse_topology(self.topology) if stated else ((self.topology,), True)
+        if not self.topology:
+            labels, required = (), False
+        least = self.min_members or otherwise
+        if self.timeout_s is None:
+            return Gang(name, least, topology=labels, topology_required=required)
+        return Gang(name, least, self.timeout_s, labels, required)
 
 
 NO_LIMITS = Limits()

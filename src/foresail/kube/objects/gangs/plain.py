@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from foresail.core.spec import parse_topology
 from foresail.kube.objects.gangs.form import GangName, Limits, one_name
-from foresail.kube.objects.values import GANG, GANG_MIN, GANG_TIMEOUT_S, seconds_of, whole_number
+from foresail.kube.objects.quantity import RequestError
+from foresail.kube.objects.values import (
+    GANG,
+    GANG_MIN,
+    GANG_TIMEOUT_S,
+    GANG_TOPOLOGY,
+    seconds_of,
+    string,
+    whole_number,
+)
 
 PLAIN = ""
 
@@ -33,4 +43,9 @@ def annotated_limits(annotations: Mapping[str, str]) -> Limits:
         least = whole_number(annotations[GANG_MIN], f"metadata.annotations.{GANG_MIN}", least=1)
     if GANG_TIMEOUT_S in annotations:
         timeout_s = seconds_of(annotations[GANG_TIMEOUT_S], f"metadata.annotations.{GANG_TIMEOUT_S}")
-    return Limits(least, timeout_s)
+    topology = string(annotations.get(GANG_TOPOLOGY), f"metadata.annotations.{GANG_TOPOLOGY}")
+    try:
+        parse_topology(topology)
+    except ValueError as error:
+        raise RequestError(f"metadata.annotations.{GANG_TOPOLOGY}: {error}") from None
+    return Limits(least, timeout_s, topology)
