@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pytest
 from kazoo.client import KazooClient
 
 from foresail.lab import Lab
 from foresail.live.boards import api_access
-from foresail.workloads.supersteps.board import CoordinatorBoard, TaskBoard
+from foresail.workloads.supersteps.board import BoardTimeoutError, CoordinatorBoard, TaskBoard
 from foresail.workloads.supersteps.leases import JOB_LABEL, RECORD, LeaseStore
 from foresail.workloads.supersteps.records import StepResult
 from foresail.workloads.supersteps.zookeeper import ZooKeeperStore
@@ -123,6 +125,18 @@ class Job:
 
 def made(step, seconds=1.5, task="a"):
     return StepResult(task, step, seconds, 10, 1.0, 2.5)
+
+
+def says(pattern, call):
+    """The error of a call whose time runs out; on a busy machine a short time may be over before anything is known."""
+    for timeout_s in (0.5, 5.0, 30.0):
+        with pytest.raises(BoardTimeoutError) as error:
+            call(timeout_s)
+        if re.search(pattern, str(error.value)):
+            break
+    else:
+        pytest.fail(str(error.value))
+    return error.value
 
 
 class Later:

@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from tests.workloads.supersteps.servers import WITHIN_S, Job, Later, LeaseServer, ZooKeeperServer, made
+from tests.workloads.supersteps.servers import WITHIN_S, Job, Later, LeaseServer, ZooKeeperServer, made, says
 
 from foresail.lab import Lab
 from foresail.workloads.supersteps.board import (
@@ -41,18 +41,6 @@ def job(server):
     job = Job(server)
     yield job
     job.close()
-
-
-def says(pattern, call):
-    """The error of a call whose time runs out; on a busy machine a short time may be over before anything is known."""
-    for timeout_s in (0.5, 5.0, 30.0):
-        with pytest.raises(BoardTimeoutError) as error:
-            call(timeout_s)
-        if re.search(pattern, str(error.value)):
-            break
-    else:
-        pytest.fail(str(error.value))
-    return error.value
 
 
 def test_a_step_is_opened_done_and_collected(job):
