@@ -425,6 +425,37 @@ def test_members_may_be_selected_by_the_label_of_their_gang(label):
     assert cache.pods["uid-p"].spec.labels == ((label, "g"),)
 
 
+def test_a_member_that_is_made_anew_stands_where_its_torn_gang_did():
+    cache, _, pods = with_nodes("a")
+    first, later = "2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"
+
+    def put(name, created, node="", phase=""):
+        pod = make_pod(name, node=node, phase=phase, labels={GANG: "g"}, annotations={GANG_MIN: "3"})
+        pod["metadata"]["creationTimestamp"] = created
+        pods.apply("MODIFIED", pod)
+
+    def arrived(name):
+        return cache.waiting(f"uid-{name}").arrival_s
+
+    put("p", first)
+    put("new", later)
+    assert arrived("new") - arrived("p") == 3600  # nobody has a node yet: each stands for itself
+    begun_s, came_s = arrived("p"), arrived("new")
+    put("p", first, node="a")
+    put("q", first, node="a")
+    assert arrived("new") == begun_s
+    put("q", first, node="a", phase="Failed")
+    assert arrived("new") == begun_s
+    put("r", first, node="a")
+    put("s", first, node="a")
+    assert arrived("new") == came_s  # the gang is whole without it
+    for name in "pqrs":
+        cache.drop_pod(f"uid-{name}")
+    assert arrived("new") == came_s
+    alone = make_pod("alone", labels={GANG: "other"}, annotations={GANG_MIN: "3"})
+    assert cache.expect(alone).arrival_s == 0.0  # a pod that is not there yet, and the first of its gang
+
+
 def make_workload(name, **least):
     groups = [{"name": group, "policy": {"gang": {"minCount": count}}} for group, count in least.items()]
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {"podGroups": groups}}

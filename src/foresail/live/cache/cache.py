@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from foresail.core.model import Pod
 from foresail.core.policy import DeviceRule
-from foresail.core.spec import NodeSpec, PodSpec
+from foresail.core.spec import Gang, NodeSpec, PodSpec
 from foresail.core.table import NodeTable
 from foresail.kube.api.kinds import KINDS
 from foresail.kube.api.watch import WatchHandler
@@ -309,14 +309,24 @@ class Cache:
         """What keeps a waiting pod from being placed at all; empty if nothing does."""
         return cached.unreadable or self._gangs.obstacle(cached)
 
+    def _arrival_s(self, cached: CachedPod, gang: Gang | None) -> float:
+        """A pod's place in line. Where some of a gang have nodes, and fewer than it starts with, as after one was lost,
+        they hold room in vain until it is whole: whoever is made anew stands where the gang did.
+        """
+        if gang is None or self._gangs.since_s(gang.name) >= cached.created_s:
+            return cached.created_s
+        torn = 0 < self.placed_members(gang.name) < gang.min_members
+        return self._gangs.since_s(gang.name) if torn else cached.created_s
+
     def _pod(self, cached: CachedPod) -> Pod:
+        gang = self._gangs.gang_of(cached)
         return Pod(
             cached.full_name,
             self.table.shape(cached.spec),
             uid=cached.uid,
             priority=self._gangs.priority_of(cached),
-            gang=self._gangs.gang_of(cached),
-            arrival_s=cached.created_s,
+            gang=gang,
+            arrival_s=self._arrival_s(cached, gang),
         )
 
     def _drop_shapes(self) -> None:

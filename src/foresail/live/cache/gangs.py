@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -45,22 +46,33 @@ class Gangs:
         self._seen: dict[GroupObject, SeenGroup] = {}
         self._members: dict[str, dict[str, None]] = {}
         self._of_object: dict[GroupObject, dict[str, None]] = {}
+        self._since_s: dict[str, float] = {}
+        """Gang to when the first of its members was created, as long as it has any."""
 
     # --- members ---------------------------------------------------------------------------------------------------
 
     def join(self, pod: CachedPod) -> None:
         if pod.gang is not None:
-            self._members.setdefault(gang_name(pod.gang), {})[pod.uid] = None
+            name = gang_name(pod.gang)
+            self._members.setdefault(name, {})[pod.uid] = None
+            self._since_s[name] = min(self._since_s.get(name, pod.created_s), pod.created_s)
             self._of_object.setdefault(object_of(pod.gang), {})[pod.uid] = None
 
     def leave(self, pod: CachedPod) -> None:
         if pod.gang is not None:
-            discard(self._members, gang_name(pod.gang), pod.uid)
+            name = gang_name(pod.gang)
+            discard(self._members, name, pod.uid)
             discard(self._of_object, object_of(pod.gang), pod.uid)
+            if name not in self._members:
+                del self._since_s[name]
 
     def members(self, gang: str) -> Collection[str]:
         """Uids of all pods of a gang, wherever they stand, in the order in which they came."""
         return self._members.get(gang, {}).keys()
+
+    def since_s(self, gang: str) -> float:
+        """When the first member of a gang was created; never for one without members."""
+        return self._since_s.get(gang, math.inf)
 
     def gang_of(self, pod: CachedPod) -> Gang | None:
         """The gang that a pod waits with, None if it stands alone."""
