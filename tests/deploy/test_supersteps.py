@@ -56,6 +56,19 @@ def test_the_programs_know_every_word_of_their_jobs(name, words):
             assert re.search(rf"{word.partition('=')[0]}\b", known), word
 
 
+def test_what_zookeeper_was_told_outlives_its_pod():
+    """Its log of transactions, too: without it all that was said since the last snapshot is gone."""
+    (spec,) = pod_specs(manifest("zookeeper"))
+    (container,) = spec["containers"]
+    claims = {
+        one["metadata"]["name"] for one in one_of(manifest("zookeeper"), "StatefulSet")["spec"]["volumeClaimTemplates"]
+    }
+    kept = {mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] in claims}
+    environment = {one["name"]: one["value"] for one in container["env"]}
+    # The image's own place for snapshots is /data, for transactions /datalog.
+    assert {environment.get("ZOO_DATA_DIR", "/data"), environment.get("ZOO_DATA_LOG_DIR", "/datalog")} <= kept
+
+
 def test_a_runner_that_has_said_why_it_failed_is_not_started_again():
     job = one_of(manifest("runner"), "Job")
     first = job["spec"]["podFailurePolicy"]["rules"][0]
