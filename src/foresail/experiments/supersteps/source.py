@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foresail.errors import InputError
-from foresail.forecast.runtime.generated import generate_profile
+from foresail.forecast.runtime.measured import shipped_profile
 from foresail.forecast.runtime.profile import RuntimeProfile
 from foresail.forecast.runtime.scattered import read_measured
 from foresail.traces.series import Series, read_series_folder
-from foresail.traces.supersteps.generate import TASKS, generate_job
+from foresail.traces.supersteps.generate import generate_job
 from foresail.traces.supersteps.matrices import PROFILE, JobData, read_job
 
 GENERATED = "generated"
@@ -36,7 +36,7 @@ def find_source(folder: Path | None, measured: Path | None = None) -> JobSource:
     if folder is None and stated and (Path(stated) / "bsp").is_dir():
         folder = Path(stated) / "bsp"
     if folder is None:
-        profile = profile or generate_profile(TASKS)
+        profile = profile or shipped_profile()
         data, series = generate_job(tasks=profile.tasks)
         return JobSource(GENERATED, data, profile, {one.name: one for one in series})
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""A profile that is made up by seed, for those who have measured none: no machine has ever taken these seconds."""
+"""A profile that is made up by seed, for tests and benchmarks: no machine has ever taken these seconds."""
 
 from __future__ import annotations
 
