@@ -48,7 +48,7 @@ class ForecastRows:
     split: int
     """So many rows are trained on; the others validate."""
     digest: str
-    """Stands for every value that was learnt from: series, profile and settings."""
+    """Stands for all that was learnt from: series, profile, and the forecaster with its rules and settings."""
 
     def orders(self, count: int, seed: int) -> list[list[int]]:
         """The series of each task for so many jobs: first as the data has them, then in other orders, by seed."""
@@ -116,7 +116,7 @@ def forecast_rows(
         np.ascontiguousarray(forecasts),
         drawn,
         count - int(count * VALIDATION_PART),
-        _digest(known, curves, [forecast, str(scenarios), str(seed)]),
+        _digest(known, curves, [forecast, fitted.fitted_to, str(scenarios), str(seed)]),
     )
 
 
