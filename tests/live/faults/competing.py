@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.live.faults.replicas import Replica
 from tests.live.faults.stage import Stage, stage, until
-from tests.live.faults.world import Object, ended, make_node, make_pod, offer_of
+from tests.live.faults.world import NODES, Object, ended, make_node, make_pod, offer_of, patiently
 
 from foresail.core.model import Placement, Pod
 from foresail.kube.objects.values import GANG, GANG_MIN
@@ -21,6 +22,7 @@ _NODES, _CPU = 8, 8
 _POLL_S = 0.05
 _SINGLES_AT_ONCE = 12
 _HANDS = 8
+_BEAT_S = 20.0
 
 
 @dataclass
@@ -93,7 +95,7 @@ async def compete(lab: Lab, folder: Path, seed: int, count: int, *, within_s: fl
             node = make_node(f"{on.run.name}-n{at}", on.run.name, cpu=_CPU, memory_mi=16 * 1024, pods=110)
             on.run.nodes[node["metadata"]["name"]] = node
             on.run.offers[node["metadata"]["name"]] = offer_of(node)
-            await on.run.api.post("/api/v1/nodes", node)
+            await on.run.api.post(NODES, node)
         replica = await on.field.replica(on.ours)
         await until(lambda: replica.leads)
         jobs = plan_jobs(on, count)
@@ -104,6 +106,7 @@ async def compete(lab: Lab, folder: Path, seed: int, count: int, *, within_s: fl
         arriving = asyncio.create_task(_submit(on, pods))
         over = asyncio.Event()
         singles = asyncio.create_task(_singles(on, 2 * count, over))
+        beating = asyncio.create_task(_beat(on))
         try:
             deadline_s = time.monotonic() + within_s
             while not all(job.done for job in jobs if job.fits):
@@ -114,6 +117,7 @@ async def compete(lab: Lab, folder: Path, seed: int, count: int, *, within_s: fl
                 await asyncio.sleep(_POLL_S)
         finally:
             over.set()
+            beating.cancel()
             await asyncio.gather(singles, arriving)  # a request that was broken off might have had its effect, or not
         _never_in_part(jobs)
         begun = [f"{job.name}: {len(job.tried)} of {job.least}" for job in jobs if not job.fits and job.tried]
@@ -128,6 +132,17 @@ async def compete(lab: Lab, folder: Path, seed: int, count: int, *, within_s: fl
             turned_away=len(on.truth.refused),
             torn_gangs=sum(job.torn > 0 for job in jobs),
         )
+
+
+async def _beat(on: Stage) -> None:
+    """What kubelets say now and then; nodes that say nothing for two minutes are taken for lost."""
+    while True:
+        await asyncio.sleep(_BEAT_S)
+        ready = {"type": "Ready", "status": "True", "reason": "Test", "message": ""}
+        ready["lastHeartbeatTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for name in on.run.nodes:
+            path = f"{NODES}/{name}/status"
+            await patiently(lambda path=path, ready=ready: on.run.api.patch(path, {"status": {"conditions": [ready]}}))
 
 
 async def _submit(on: Stage, pods: list[Object]) -> None:
