@@ -204,3 +204,30 @@ def test_nobody_is_tried_again_and_again_at_one_instant():
         cluster.ring(2, 2, name=name, priority="ghij".index(name) % 2, timeout_s=50.0)
     cluster.submit("later", 1)
     assert cluster.run(1000.0) == {"later": "node-1"}
+
+
+def test_a_gang_that_has_lost_a_member_has_room_kept_for_it():
+    """Else those that stand would wait for it for as long as small pods keep coming."""
+    cluster = Cluster(2, 2, 2)
+    cluster.ring(2, 2)
+    assert cluster.run() == {"g-0": "node-0", "g-1": "node-1"}
+    for at in range(2):
+        cluster.submit(f"small-{at}", 1)
+    assert set(cluster.run(1.0).values()) == {"node-2"}
+    lost = cluster.scheduler.evict("g-1")
+    cluster.table.set_unschedulable(lost.row, unschedulable=True)
+    cluster.run(2.0)
+    assert cluster.held() == {"g-1": "node-2"}
+    cluster.scheduler.release("small-0")
+    cluster.submit("later", 1)
+    assert cluster.run(3.0) == {}
+    cluster.scheduler.release("small-1")
+    assert cluster.run(4.0) == {"g-1": "node-2"}
+    assert cluster.held() == {}
+
+
+def test_members_beyond_the_minimum_have_no_room_kept_for_them():
+    cluster = Cluster(2, 2)
+    cluster.ring(2, 2, 2, least=2)
+    assert cluster.run() == {"g-0": "node-0", "g-1": "node-1"}
+    assert cluster.held() == {}

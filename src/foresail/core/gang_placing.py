@@ -41,8 +41,10 @@ class GangPlacing:
             if self.domain is not None:
                 self.domain.forget(table)
                 self.domain = None
-        if self._reservations is None or refusal is None or isinstance(refusal, Declined) or placed or lane.started:
+        if self._reservations is None or refusal is None or isinstance(refusal, Declined) or placed:
             return placed, refusal
+        if not lane.lacking:
+            return placed, refusal  # members beyond the minimum wait like any other pod
         return placed, self._reservations.refused(lane, pods, refusal, table, profile)
 
     def _enter_domain(

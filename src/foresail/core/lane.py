@@ -61,5 +61,14 @@ class Lane:
         return 0 if self.gang is None or self.started else max(0, self.gang.min_members - self.placed)
 
     @property
+    def lacking(self) -> int:
+        """How many members a gang needs to be whole: all that are missing before it starts; if it has started and lost
+        some, as many of those as wait.
+        """
+        if self.gang is None or not self.started:
+            return self.missing
+        return min(max(0, self.gang.min_members - self.placed), self.waiting)
+
+    @property
     def is_ready(self) -> bool:
         return not self.asleep and self.waiting > 0 and self.waiting >= self.missing

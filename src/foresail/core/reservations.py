@@ -24,7 +24,7 @@ from foresail.core.room_plan import RoomPlan, RoomPlanner, still_holds
 from foresail.core.table import NodeTable
 
 _LONGEST_S = 86_400.0
-"""A gang without a timeout holds room for no longer than this."""
+"""A gang without a timeout, or that has started and lost members, holds room for no longer than this."""
 _AFTER_TIMEOUT_S = 60.0
 """Holds outlast the timeout of their gang by this, as it has a last try then."""
 _LATE_S = 5.0
@@ -101,7 +101,7 @@ class Reservations:
         for gang in list(self._reserved.values()) if self._reserved else ():
             if now_s < gang.rests_until_s:
                 continue
-            if gang.lane.started or not 0 < gang.lane.missing <= gang.lane.waiting:
+            if not 0 < gang.lane.lacking <= gang.lane.waiting:
                 self.over(gang.lane.key, "it is complete no more")
             elif any(self._held(uid, gang) is None for uid in gang.uids):
                 # A gang that has lost a part of its room holds none: another may need the rest.
@@ -153,7 +153,7 @@ class Reservations:
     def _is_to_be_kept(self, gang: _Waiting, lane: Lane, table: NodeTable, profile: Profile) -> bool:
         """Whether what is held is still what the gang needs."""
         plan, reservation = gang.plan, gang.reservation
-        if plan is None or reservation is None or len(gang.uids) < lane.missing:
+        if plan is None or reservation is None or len(gang.uids) < lane.lacking:
             return False
         if gang.until_s != self._until_s(gang):
             return False  # it has begun to wait anew
@@ -170,7 +170,7 @@ class Reservations:
 
     def _until_s(self, gang: _Waiting) -> float:
         """When what is held for a gang is anybody's again, whatever happens."""
-        if gang.lane.deadline_s < NEVER_S:
+        if gang.lane.deadline_s < NEVER_S and not gang.lane.started:
             return gang.lane.deadline_s + _AFTER_TIMEOUT_S
         return gang.since_s + _LONGEST_S
 
@@ -182,14 +182,14 @@ class Reservations:
             return "room was held for it for long enough"
         shapes = frozenset((pod.shape, pod.priority) for pod in members)
         marked = int(table.down.sum()), int(table.unschedulable.sum())
-        world = (profile, table.structure, marked, lane.missing, len(members), shapes)
+        world = (profile, table.structure, marked, lane.lacking, len(members), shapes)
         if gang.hopeless is not None and gang.hopeless[0] == world:
             return gang.hopeless[1]
         nodes = self._let_go(gang)
         arranging = Arranging(
             members,
             table,
-            missing=lane.missing,
+            missing=lane.lacking,
             holds=self._holds,
             clock=self._queue.clock,
             limits=self._limits,

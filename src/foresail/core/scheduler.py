@@ -356,7 +356,7 @@ class Scheduler:
             self._cluster.bind(pod, placement)
         if placed:
             self.queue.done(lane, [pod for pod, _ in placed])
-            if self.reservations is not None:
+            if self.reservations is not None and not lane.lacking:
                 self.reservations.over(lane.key)
             self.pod_came()
         if refusal is None:
