@@ -231,3 +231,19 @@ def test_members_beyond_the_minimum_have_no_room_kept_for_them():
     cluster.ring(2, 2, 2, least=2)
     assert cluster.run() == {"g-0": "node-0", "g-1": "node-1"}
     assert cluster.held() == {}
+
+
+def test_workers_start_without_a_launcher_that_comes_once_they_run_and_room_is_kept_for_it_then():
+    cluster = Cluster(2, 2)
+    gang = Gang("g", 3, later_members=1)
+    cluster.submit("worker-0", 2, gang=gang)
+    assert cluster.run() == {}
+    cluster.submit("worker-1", 1, gang=gang)
+    assert cluster.run() == {"worker-0": "node-0", "worker-1": "node-1"}
+    cluster.submit("other", 1)
+    assert cluster.run() == {"other": "node-1"}
+    cluster.submit("launcher", 1, gang=gang)
+    cluster.run(1.0)
+    assert cluster.held() == {"launcher": "node-1"}
+    cluster.scheduler.release("other")
+    assert cluster.run() == {"launcher": "node-1"}

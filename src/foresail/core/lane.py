@@ -58,7 +58,7 @@ class Lane:
     @property
     def missing(self) -> int:
         """How many more members must find room together before a gang starts."""
-        return 0 if self.gang is None or self.started else max(0, self.gang.min_members - self.placed)
+        return 0 if self.gang is None or self.started else max(0, self.gang.at_once - self.placed)
 
     @property
     def lacking(self) -> int:

@@ -135,7 +135,7 @@ class Queue:
         """The gang has lost its start: it must find room together anew, and its timeout counts from now."""
         lane = self._lanes.get(("gang", gang.name))
         if lane is not None and lane.started:
-            lane.started = lane.placed >= gang.min_members
+            lane.started = lane.placed >= gang.at_once
             lane.offered = None
             self._set_deadline(lane, gang)
             self._count(lane)
@@ -153,7 +153,7 @@ class Queue:
             lane = self._gang_lane(gang)
         lane.gang = gang
         lane.placed = count
-        lane.started = lane.started or count >= gang.min_members
+        lane.started = lane.started or count >= gang.at_once
         self._count(lane)
         self._drop_if_over(lane)
         if lane.waiting:
@@ -227,7 +227,7 @@ class Queue:
         lane.failures = 0
         if lane.gang is not None:
             lane.placed += len(placed)
-            lane.started = lane.started or lane.placed >= lane.gang.min_members
+            lane.started = lane.started or lane.placed >= lane.gang.at_once
             self._count(lane)
         if lane.waiting:
             self._offer(lane)

@@ -379,9 +379,9 @@ class Scheduler:
         opens = False
         for gang, members, short in self.queue.give_up():
             why = (
-                f"only {gang.min_members - short} of {gang.min_members} members came"
+                f"only {gang.at_once - short} of {gang.at_once} members came"
                 if short
-                else f"no room was found for {gang.min_members} members together"
+                else f"no room was found for {gang.at_once} members together"
             )
             again_s = self._cluster.give_up(gang, members, f"the gang gave up after {gang.timeout_s:g} s: {why}")
             if self.reservations is not None:

@@ -134,6 +134,14 @@ class Gang:
     """Node labels from the closest to the widest, such as rack and zone: members go to nodes that share a value."""
     topology_required: bool = False
     """Whether they wait until they can, of the widest label at least; else they go anywhere if they cannot."""
+    later_members: int = 0
+    """How many of the minimum are made only once the others run, as a launcher that waits for its workers: these are
+    declared, but not waited for."""
+
+    @property
+    def at_once(self) -> int:
+        """How many members start together."""
+        return max(1, self.min_members - self.later_members)
 
 
 def parse_topology(text: str) -> tuple[tuple[str, ...], bool]:

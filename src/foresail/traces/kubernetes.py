@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from foresail.core.spec import NodeSpec, PodSpec, Workload
 from foresail.errors import InputError, did_you_mean
 from foresail.kube.objects.documents import Found, objects
-from foresail.kube.objects.gangs.form import Limits
+from foresail.kube.objects.gangs.form import Limits, later_members
 from foresail.kube.objects.gangs.forms import GROUP_KINDS, form_of, gang_named, groups_of
 from foresail.kube.objects.gangs.plain import annotated_limits
 from foresail.kube.objects.node import node_spec
@@ -240,8 +240,8 @@ class _Pods:
         group = qualified(namespace, named.name)
         gang = f"{group}/{named.replica}" if named.replica else group
         if group in self.groups:
-            return gang, self.groups[group]
-        limits = annotated_limits(annotations)
+            return gang, self.groups[group]._replace(later_members=later_members(annotations))
+        limits = annotated_limits(annotations)._replace(later_members=later_members(annotations))
         before = self._gang_limits[self._gangs[gang]] if gang in self._gangs else limits
         if before != limits:
             raise RequestError(

@@ -1,9 +1,9 @@
-"""What gangs say of how close they are to be, as it reaches core."""
+"""What gangs say of how close they are to be, and of members to come, as it reaches core; and when pods end."""
 
 import pytest
 from tests.live.cluster import make_node, make_pod
 
-from foresail.kube.objects.values import GANG, GANG_MIN, GANG_TOPOLOGY
+from foresail.kube.objects.values import GANG, GANG_LATER, GANG_MIN, GANG_TOPOLOGY
 from foresail.live.cache.listing import filled
 from foresail.live.scheduler.ends import PodEnds
 from foresail.policies.plain.devices import LeastSufficient
@@ -23,6 +23,13 @@ def test_the_annotation_of_a_member_is_its_gangs_topology(text, labels, required
     annotations = {GANG_MIN: "2"} | ({} if text is None else {GANG_TOPOLOGY: text})
     _, pod = waiting(make_pod("p", labels={GANG: "g"}, annotations=annotations))
     assert (pod.gang.topology, pod.gang.topology_required) == (labels, required)
+
+
+def test_members_that_come_later_are_declared_but_not_waited_for():
+    _, pod = waiting(make_pod("p", labels={GANG: "g"}, annotations={GANG_MIN: "5", GANG_LATER: "1"}))
+    assert (pod.gang.min_members, pod.gang.at_once) == (5, 4)
+    _, why = waiting(make_pod("p", labels={GANG: "g"}, annotations={GANG_MIN: "5", GANG_LATER: "some"}))
+    assert GANG_LATER in why
 
 
 def test_an_annotation_that_cannot_be_read_keeps_the_pod_waiting_and_says_why():

@@ -26,6 +26,7 @@ from foresail.kube.objects.values import (
     DELETED,
     DURATION_S,
     GANG,
+    GANG_LATER,
     GANG_MIN,
     GANG_TIMEOUT_S,
     GANG_TOPOLOGY,
@@ -138,6 +139,8 @@ def _pod_object(workload: Workload, index: int) -> dict[str, Any]:
             )
         annotations[GANG_MIN] = str(gang.min_members)
         annotations[GANG_TIMEOUT_S] = repr(gang.timeout_s)
+        if gang.later_members:
+            annotations[GANG_LATER] = str(gang.later_members)
         if gang.topology:
             annotations[GANG_TOPOLOGY] = written_topology(gang)
     kind, _, owner = pod.owner.partition("/")

@@ -78,7 +78,7 @@ class Gangs:
         """The gang that a pod waits with, None if it stands alone."""
         if pod.gang is None:
             return None
-        return self._limits(pod).gang(gang_name(pod.gang), 1)
+        return self._limits(pod)._replace(later_members=pod.gang_later).gang(gang_name(pod.gang), 1)
 
     def priority_of(self, pod: CachedPod) -> int:
         """The pod's own priority, unless its group has one."""

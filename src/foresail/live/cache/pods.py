@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from foresail.core.spec import PodSpec
-from foresail.kube.objects.gangs.form import NO_LIMITS, GangName, Limits
+from foresail.kube.objects.gangs.form import NO_LIMITS, GangName, Limits, later_members
 from foresail.kube.objects.gangs.forms import gang_named
 from foresail.kube.objects.gangs.plain import PLAIN, annotated_limits
 from foresail.kube.objects.gpus import MOST_DEVICES, gpu_devices, largest_gpus
@@ -98,6 +98,8 @@ class CachedPod:
     gang: GangName | None = None
     gang_limits: Limits = NO_LIMITS
     """What the pod itself says of its gang."""
+    gang_later: int = 0
+    """How many of its gang's minimum are made only once the others run."""
     owner: Owner | None = None
     """Its controller; None for a pod that nobody would make again."""
     unreadable: str = ""
@@ -185,6 +187,7 @@ class PodReader:
             active_deadline_s=_seconds(spec.get("activeDeadlineSeconds")),
             gang=gang,
             gang_limits=limits,
+            gang_later=0 if gang is None else part(later_members, 0, annotations),
             owner=_owner(metadata.get("ownerReferences")),
             unreadable=parts.why,
             version=version,

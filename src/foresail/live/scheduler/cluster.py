@@ -198,7 +198,7 @@ class LiveCluster:
 
     def gang_is_incomplete(self, gang: Gang, members: list[Pod], more: int) -> None:
         """Too few of a gang have come for a turn of it."""
-        why = f"waiting for {more} more of the {gang.min_members} pods of gang {gang.name}"
+        why = f"waiting for {more} more of the {gang.at_once} pods of gang {gang.name}"
         for pod in members:
             self._tell(pod.uid, UNSCHEDULABLE, why)
 

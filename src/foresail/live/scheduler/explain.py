@@ -72,7 +72,7 @@ def _notes(cached: CachedPod, pod: Pod) -> list[str]:
     if cached.gated:
         notes.append("it is held back by scheduling gates")
     if pod.gang is not None:
-        notes.append(f"it is one of gang {pod.gang.name} (at least {pod.gang.min_members} together), shown here alone")
+        notes.append(f"it is one of gang {pod.gang.name} (at least {pod.gang.at_once} together), shown here alone")
     if cached.nominated_node:
         notes.append(f"others make room for it on {cached.nominated_node}")
     return notes

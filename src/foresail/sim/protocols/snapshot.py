@@ -102,11 +102,11 @@ def place_all(
         refusal = cluster.refused.get(_lane_of(pod))
         if refusal is not None:
             why = ", ".join(f"{count} {reason}" for reason, count in refusal.reasons.items()) or refusal.main_reason
-            if pod.gang is not None and standing[pod.gang.name] < pod.gang.min_members:
+            if pod.gang is not None and standing[pod.gang.name] < pod.gang.at_once:
                 why = f"its gang {pod.gang.name} does not fit together: {refusal}"
         elif pod.gang is not None:
             there = members[pod.gang.name] + standing[pod.gang.name]
-            why = f"its gang {pod.gang.name} starts with {pod.gang.min_members} members; there are {there}"
+            why = f"its gang {pod.gang.name} starts with {pod.gang.at_once} members; there are {there}"
         else:
             raise AssertionError(f"{pod.name} was neither placed nor refused")
         answers.append(PodOutcome(pod, None, why))

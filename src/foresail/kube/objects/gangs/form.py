@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from foresail.core.spec import Gang, parse_topology
 from foresail.kube.objects.quantity import RequestError
-from foresail.kube.objects.values import string
+from foresail.kube.objects.values import GANG_LATER, string, whole_number
 
 
 class Limits(NamedTuple):
@@ -21,6 +21,9 @@ class Limits(NamedTuple):
     priority: int | None = None
     """Counts instead of its members' own."""
 
+    later_members: int = 0
+    """Those of the minimum that are made only once the others run."""
+
     def gang(self, name: str, otherwise: int) -> Gang:
         """The gang of this name; `otherwise` is how many start together where that is left open."""
         stated = self.topology.startswith(("required:", "preferred:"))
@@ -28,9 +31,10 @@ class Limits(NamedTuple):
         if not self.topology:
             labels, required = (), False
         least = self.min_members or otherwise
+        later = self.later_members
         if self.timeout_s is None:
-            return Gang(name, least, topology=labels, topology_required=required)
-        return Gang(name, least, self.timeout_s, labels, required)
+            return Gang(name, least, topology=labels, topology_required=required, later_members=later)
+        return Gang(name, least, self.timeout_s, labels, required, later)
 
 
 NO_LIMITS = Limits()
@@ -69,6 +73,11 @@ class Form(Protocol):
 
     def groups(self, value: Mapping[str, Any], namespace: str, name: str) -> list[tuple[GangName, Limits]]:
         """The groups of an object of this form, and what each says of itself."""
+
+
+def later_members(annotations: Mapping[str, Any]) -> int:
+    """How many of its gang's minimum a member says are made only once the others run, whatever form the gang has."""
+    return whole_number(annotations.get(GANG_LATER, 0), f"metadata.annotations.{GANG_LATER}")
 
 
 def one_name(value: object, field_name: str) -> str:
