@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from tests.workloads.supersteps.servers import WITHIN_S, Job, Later, LeaseServer, ZooKeeperServer, made, says
+from tests.workloads.supersteps.servers import WITHIN_S, Job, Later, LeaseServer, ZooKeeperServer, made, says, until
 
 from foresail.lab import Lab
 from foresail.workloads.supersteps.board import (
@@ -207,6 +207,25 @@ def test_whatever_somebody_writes_on_the_board_is_told_and_skipped(job, server):
     assert len(job.told) == count, "each thing is told once"
     server.scribble(job.name, "", '{"run":"","step":1e999}')
     assert coordinator.open(1, {"a": 1.0}).step == 1
+
+
+def test_several_threads_may_ask_one_board(job):
+    coordinator, task = job.coordinator(), job.task()
+    coordinator.open(0, {"a": 1.0})
+    task.await_step(-1, WITHIN_S)
+    task.report(made(0))
+
+    def asking():
+        return {(coordinator.standing(WITHIN_S).step, *coordinator.results(0, WITHIN_S)) for _ in range(10)}
+
+    waiting = Later(coordinator.wait_for_all, 1, ["a"], WITHIN_S)
+    assert [call.get() for call in [Later(asking) for _ in range(4)]] == [{(0, "a")}] * 4
+    coordinator.open(1, {"a": 1.0}, WITHIN_S)
+    task.await_step(0, WITHIN_S)
+    asked = Later(lambda: until(lambda: coordinator.results(1, WITHIN_S)))
+    task.report(made(1))
+    # That somebody else has read it already keeps nobody from hearing of it.
+    assert asked.get() == waiting.get()
 
 
 def test_what_another_run_left_behind_does_not_count(job):

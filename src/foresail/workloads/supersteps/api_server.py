@@ -81,12 +81,13 @@ class _Secure(http.client.HTTPSConnection):
 
 
 class PlainApi:
-    """One connection to an API server, opened when needed; for one thread at a time."""
+    """One connection to an API server, opened when needed; threads take turns on it."""
 
     def __init__(self, access: ApiAccess) -> None:
         self.access = access
         self._base = urlsplit(access.url)
         self._connection: http.client.HTTPConnection | None = None
+        self._turn = threading.Lock()
 
     def another(self) -> Self:
         """A connection of its own to the same server."""
@@ -119,6 +120,17 @@ class PlainApi:
     @contextmanager
     def limited(self, by_s: float, what: str) -> Iterator[None]:
         """Whatever happens inside ends at a time: a server that sends a byte now and then is cut off, too."""
+        # A call that nobody awaits any more may still be under way in another thread.
+        if not self._turn.acquire(timeout=max(0.0, by_s - time.monotonic())):
+            raise StoreTroubleError(f"{what}: another request took all the time")
+        try:
+            with self._guarded(by_s, what):
+                yield
+        finally:
+            self._turn.release()
+
+    @contextmanager
+    def _guarded(self, by_s: float, what: str) -> Iterator[None]:
         left_s = by_s - time.monotonic()
         if left_s <= 0:
             raise StoreTroubleError(f"{what}: no time is left to ask")

@@ -44,10 +44,11 @@ class LeaseStore:
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace = namespace
         self._seen: dict[str, Lease] = {}
-        """By name: what was read last, to change it and to tell news from what is known."""
-        self._versions: dict[str | None, str] = {}
-        """By what is watched: the version that was read last."""
+        """By name: what was read last, to change it."""
+        self._mine = threading.local()
         self._watching: tuple[str | None, Watching] | None = None
+        self._streamed: dict[str, str] = {}
+        """By Lease: its record in the last event of the stream, to tell news from signs of life."""
         self._signs: dict[str, tuple[Any, float]] = {}
         self._keeper: LeaseKeeper | None = None
 
@@ -149,6 +150,14 @@ class LeaseStore:
         self._api.close()
 
     @property
+    def _versions(self) -> dict[str | None, str]:
+        """By what is watched: the version that this thread has read last; what others have read may be news to it."""
+        if not hasattr(self._mine, "versions"):
+            self._mine.versions = {}
+        found: dict[str | None, str] = self._mine.versions
+        return found
+
+    @property
     def _selector(self) -> str:
         return f"labelSelector={quote(f'{JOB_LABEL}={self._name}')}"
 
@@ -182,19 +191,18 @@ class LeaseStore:
         return self._watching[1]
 
     def _is_news(self, event: Mapping[str, Any]) -> bool:
-        """Whether it says anything but that somebody is still there, or that we have read it."""
+        """Whether it says anything but that somebody is still there."""
         lease = event.get("object") or {}
-        own = str((lease.get("metadata") or {}).get("name", ""))
-        name = JOB if own == self._name else own.removeprefix(f"{self._name}.")
-        there = self._seen.get(name)
-        if event["type"] == "DELETED" or there is None:
-            return event["type"] != "DELETED" or there is not None
-        return _record(lease) != _record(there)
+        name, record = str((lease.get("metadata") or {}).get("name", "")), _record(lease)
+        was = self._streamed.get(name)
+        self._streamed[name] = record
+        return event["type"] != "MODIFIED" or record != was
 
     def _end_watch(self) -> None:
         if self._watching is not None:
             self._watching[1].close()
             self._watching = None
+            self._streamed.clear()
 
 
 class LeaseKeeper:

@@ -13,6 +13,7 @@ import functools
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
@@ -56,7 +57,10 @@ class ZooKeeperStore:
         self._started = False
         self._closing = False
         self._changed = threading.Condition()
-        self._news: set[str | None] = set()
+        self._changes: Counter[str | None] = Counter()
+        """By what is watched: how often it has changed, or may have."""
+        self._seen = threading.local()
+        """The same when this thread last read: what one has read is still news to another."""
         self._watches: dict[str | None, Callable[[Any], None]] = {}
         self._presence: tuple[str, bytes] | None = None
 
@@ -104,7 +108,8 @@ class ZooKeeperStore:
 
     def wait(self, name: str | None, by_s: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: name in self._news, max(0.0, by_s - time.monotonic()))
+            seen = getattr(self._seen, "changes", {}).get(name)
+            self._changed.wait_for(lambda: self._changes[name] != seen, max(0.0, by_s - time.monotonic()))
 
     def announce(self, task: str, pod_uid: str, attempt: int, by_s: float) -> None:
         self._presence = (f"{self._path}/present/{task}.{attempt}", pod_uid.encode())
@@ -193,19 +198,19 @@ class ZooKeeperStore:
     def _watch(self, name: str | None) -> Callable[[Any], None]:
         """What is called when this changes; from here on news of it is news."""
         with self._changed:
-            self._news.discard(name)
+            self._seen.changes = {**getattr(self._seen, "changes", {}), name: self._changes[name]}
             # One and the same for each name: a watch that is set again is not set twice.
             return self._watches.setdefault(name, functools.partial(self._on_change, name))
 
     def _on_change(self, name: str | None, _event: Any) -> None:
         with self._changed:
-            self._news.add(name)
+            self._changes[name] += 1
             self._changed.notify_all()
 
     def _on_state(self, state: str) -> None:
         """Watches may be lost with a session; whoever waits looks again."""
         with self._changed:
-            self._news.update(self._watches)
+            self._changes.update(self._watches.keys())
             self._changed.notify_all()
         if state == KazooState.CONNECTED and self._presence is not None and not self._closing:
             # The listener itself must not wait for answers: they come by its own thread.
