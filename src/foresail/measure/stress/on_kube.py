@@ -12,12 +12,14 @@ from foresail.errors import ForesailError, OptionError
 from foresail.kube.api.blocking import BlockingClient
 from foresail.kube.api.client import Object
 from foresail.kube.api.connect import Connection
+from foresail.kube.api.errors import NotFound
 from foresail.kube.objects.quantity import milli
 from foresail.measure.pods import log_of, own_namespace, ready_nodes, why_not_running
 from foresail.measure.stress.run import Work
 from foresail.workloads.stress import StressTook
 
 _LOOK_EVERY_S = 0.5
+_GONE_S = 120.0
 
 
 class StressOnKube:
@@ -54,9 +56,16 @@ class StressOnKube:
         self._made += 1
         name = f"stress-{self._made}"
         self._api.create(self._pods, _pod(name, self._image, self.where["node"], cpu_milli, works))
+        try:
+            yield from self._listen(name, len(works))
+        finally:
+            # Also when nobody listens to the end: a node has room for the next one only when it is gone.
+            self._remove(name)
+
+    def _listen(self, name: str, count: int) -> Generator[StressTook]:
         told = 0
         heard_s = time.monotonic()
-        while told < len(works):
+        while told < count:
             pod = self._api.get(f"{self._pods}/{name}")
             # After the pod: what it had printed when it ended is all there.
             found = took_in(log_of(self._api, f"{self._pods}/{name}/log"))
@@ -64,11 +73,22 @@ class StressOnKube:
                 yield took
                 heard_s = time.monotonic()
             told = max(told, len(found))
-            if told < len(works):
-                self._check(pod, name, told, len(works), heard_s)
+            if told < count:
+                self._check(pod, name, told, count, heard_s)
                 time.sleep(_LOOK_EVERY_S)
-        # It has done its work; the next one gets its CPU once it is gone.
-        self._api.wait(f"{self._pods}/{name}", lambda pod: pod["status"].get("phase") in {"Succeeded", "Failed"})
+
+    def _remove(self, name: str) -> None:
+        until_s = time.monotonic() + _GONE_S
+        try:
+            self._api.delete(f"{self._pods}/{name}")
+            while time.monotonic() < until_s:
+                self._api.get(f"{self._pods}/{name}")
+                time.sleep(_LOOK_EVERY_S / 5)
+        except NotFound:
+            return
+        raise ForesailError(
+            f"pod {name} is not gone from {self.where['node']} after {_GONE_S:g} s; is its kubelet there?"
+        )
 
     def _check(self, pod: Object, name: str, told: int, count: int, heard_s: float) -> None:
         phase = pod["status"].get("phase")

@@ -220,4 +220,4 @@ def _speed(plan: StressPlan, file: StressFile, task: str, runner: StressRunner) 
             return ops / beyond_s
         if ops >= _MOST_OPS:
             raise ForesailError(f"{ops} operations of {task} take no time; is it a task of stress-ng that works?")
-        ops *= 4
+        ops *= 8
