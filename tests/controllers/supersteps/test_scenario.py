@@ -113,7 +113,7 @@ def plain_plan(curves, grid, workloads, errors, current, penalty_s):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("drawn", [0, 3])
+@pytest.mark.parametrize("drawn", [0, 3, 6])
 def test_plans_are_those_that_every_way_through_the_scenarios_says(seed, drawn):
     curves, grid = job(2, seed, step_milli=200)
     rng = np.random.default_rng(seed)
@@ -187,6 +187,9 @@ def test_a_cap_is_kept_and_the_end_of_a_job_is_not_looked_beyond():
     last = workloads.copy()
     last[:, 2:] = 30.0  # after the job
     assert grid.milli(Scenario(curves, grid).plan(SplitOutlook(0, 2, None, last))) == split
+    for left, ahead in ((1, 1), (2, 2), (6, 6), (7, 6)):
+        spans = Scenario(curves, grid).spans(SplitOutlook(0, left, None, workloads))
+        assert (len(spans.cheapest_s), spans.paths.shape[2]) == (ahead + 1, ahead)
 
 
 @pytest.mark.parametrize(("options", "message"), [({"window": 0}, "window is 0"), ({"scenarios": 3}, "scenarios is 3")])
