@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from foresail.controllers.supersteps.planner import ShareGrid
+from foresail.controllers.supersteps.splitter import JobSplitter
 from foresail.experiments.supersteps.forecasting import make_feed
 from foresail.experiments.supersteps.request import JobRequest
-from foresail.experiments.supersteps.run import LEAST_MILLI, MILLI_A_TASK, make_planner
+from foresail.experiments.supersteps.run import RUNTIMES, grid_of, make_planner, numbered
 from foresail.experiments.supersteps.source import JobSource, find_source
 from foresail.experiments.workload.data import ForecastData
 from foresail.experiments.workload.evaluation import evaluate
-from foresail.forecast.runtime.spline import SplineRuntime
 from foresail.sim.supersteps.job import run_job
 from foresail.traces.series import training_rows
 from foresail.traces.supersteps.matrices import JobData, scaled
@@ -52,11 +51,12 @@ def total_s(source: JobSource, request: JobRequest, shift: int) -> float:
     data = source.data
     order = [(at + shift) % len(data.tasks) for at in range(len(data.tasks))]
     rotated = JobData(data.tasks, tuple(data.series[at] for at in order), data.actual[order], None)
-    grid = ShareGrid(len(data.tasks), LEAST_MILLI, request.grid_milli, len(data.tasks) * MILLI_A_TASK)
-    curves = SplineRuntime(source.profile.of(data.tasks)).curves(grid.shares_milli)
-    workloads = np.ascontiguousarray(scaled(rotated.actual)[:, :, 0].T)
+    grid = grid_of(request, source, len(data.tasks))
+    curves = RUNTIMES[request.runtime](source.profile.of(data.tasks)).curves(grid.shares_milli)
     feed = make_feed(request, source, rotated)
-    run = run_job(make_planner(request, curves, grid), feed, curves, grid, workloads, penalty_s=request.penalty_s)
+    splitter = JobSplitter(numbered(data.tasks), make_planner(request, curves, grid), feed, curves, grid)
+    workloads = np.ascontiguousarray(scaled(rotated.actual)[:, :, 0].T)
+    run = run_job(splitter, curves, workloads, penalty_s=request.penalty_s)
     return run.total_s
 
 

@@ -83,17 +83,6 @@ def test_mistakes_say_what_there_is(data, tmp_path):
         ForecastData("short", (data.series[0].head(12),), 10, 5).training()
 
 
-def test_the_default_forecaster_is_as_good_as_promised(bsp_data, tmp_path):
-    data = find_series(bsp_data)
-    published, ours = evaluate(data, ["ensemble"], folder=tmp_path)  # and none that was kept from before
-    assert published.forecaster == PUBLISHED
-    np.testing.assert_allclose([published.mean(ahead) for ahead in (1, 5, 10)], [2.16, 5.84, 9.27], atol=0.01)
-    assert ours.mean(1) <= 1.6
-    assert ours.mean(5) <= 2.5
-    assert ours.mean(10) <= 3.1
-    assert 0.7 <= ours.mean_coverage() <= 0.9
-
-
 def test_the_lstm_that_we_train_is_as_good_as_the_published_one(bsp_data):
     data = find_series(bsp_data)
     prepared = prepare(data.training())

@@ -71,12 +71,28 @@ def test_series_of_the_same_times_are_drawn_together():
     common = random.normal(size=(200, 2))
     times_s = 90_000 + 3600 * np.arange(200)
     together = Residuals.of(
-        [common, 2 * common, random.normal(size=(150, 2))], [times_s, times_s, times_s[:150]], [0] * 3
+        [common, 2 * common, random.normal(size=(150, 2))], [times_s, times_s, times_s[:150]], kinds
     )
     drawn = together.draw(kinds, [0, 1, 2], [0, 0, 0], 500, np.random.default_rng(3))
     correlation = np.corrcoef(drawn[:, :, 0].T)
     assert correlation[0, 1] > 0.999
     assert abs(correlation[0, 2]) < 0.2
+
+
+def test_errors_are_drawn_as_wide_as_they_are_in_the_hour_that_they_fall_in():
+    """Six hours in which nothing is sure, and quiet ones: a path that leads from one into the other changes with it."""
+    random, times_s = np.random.default_rng(1), 86_400 + 3600 * np.arange(9600)
+    season = np.sin(2 * np.pi * np.arange(9600) / 24)
+    kinds = prepare([Series("a", times_s, 10 * season + random.normal(size=9600))], "none").kinds
+    assert kinds[0].period == 24
+    falls_in = (times_s[:, None] // 3600 + np.arange(1, 4)) % 24
+    errors = random.normal(size=(9600, 3)) * np.where(falls_in < 6, 5.0, 1.0)
+    wide = Residuals.of([errors], [times_s], kinds)
+    for slot, expected in ((22, (1.0, 5.0, 5.0)), (4, (5.0, 1.0, 1.0)), (12, (1.0, 1.0, 1.0))):
+        drawn = wide.draw(kinds, [0], [slot], 4000, np.random.default_rng(2))[:, 0]
+        np.testing.assert_allclose(drawn.std(axis=0) / 1.1, expected, rtol=0.15)
+        low, high = wide.quantiles(kinds, 0, slot, (0.1, 0.9))
+        np.testing.assert_allclose((high - low) / 2.563 / 1.1, expected, rtol=0.2)
 
 
 def test_weights_prefer_members_of_small_error_and_add_up():

@@ -58,7 +58,7 @@ FORECASTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """Forecasters by name, with the members that they are made of."""
 
-RULES = 2
+RULES = 3
 """Goes up whenever the same rows give another model, so that models kept from before are not taken for it."""
 DEFAULT = "ensemble"
 HORIZON = 20
@@ -119,7 +119,7 @@ def fit(
     for member in wanted:
         members[member] = MEMBERS[member].fit(data, horizon, seed)
         step()
-    residuals = Residuals.of(errors, times_s, [kind.group for kind in data.kinds])
+    residuals = Residuals.of(errors, times_s, data.kinds)
     stands_for = fingerprint(name, training, horizon, seed, holidays)
     return FittedForecaster(name, horizon, holidays, data.kinds, members, weights, residuals, stands_for)
 

@@ -14,8 +14,13 @@ from foresail.forecast.workload.prepared import SeriesKind
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_NEAR = 12
+_NEAR = 4
 """Times of the season are similar within one in this many parts of it."""
+_OF_ALL_HOURS = 10.0
+"""The spread of all hours counts as this many paths of each hour."""
+_WIDER = 1.1
+"""Errors to come are drawn so much wider than those of validation: its folds are nearer to what was learnt from."""
+_HOUR_S = 3600
 _FEWEST = 24
 """With fewer paths at similar times, those of all times are drawn from."""
 
@@ -25,27 +30,47 @@ class Residuals:
     """Paths of errors in rolling validation, on the scale of z, with series and time of each origin."""
 
     paths: Floats
-    """Paths × horizon; centred, so that scenarios lie around the forecast, and divided by their series' spread."""
+    """Paths × horizon; centred, so that scenarios lie around the forecast, and divided by both spreads."""
     series: Ints
     times_s: Ints
     spreads: Floats
     """Of each series."""
+    hours: Floats
+    """Series × hours of the season: how much larger errors are when the value to come falls in this hour."""
 
     @classmethod
-    def of(cls, errors: Sequence[Floats], times_s: Sequence[Ints], groups: Sequence[int]) -> Residuals:
+    def of(cls, errors: Sequence[Floats], times_s: Sequence[Ints], kinds: Sequence[SeriesKind]) -> Residuals:
         """From the errors of each series, origins × horizon, and the times of their origins."""
         centred = []
+        groups = [kind.group for kind in kinds]
         for number, group in enumerate(groups):
             alike = np.concatenate([errors[other] for other, its in enumerate(groups) if its == group])
             centred.append(errors[number] - (alike.mean(axis=0) if len(alike) else 0.0))
         spreads = np.array([np.sqrt((one**2).mean()) if one.size else 0.0 for one in centred])
         spreads[spreads == 0] = 1.0
+        even = [one / spread for one, spread in zip(centred, spreads, strict=True)]
+        fall_in = [
+            _hours(kind, (times // kind.step_s) % kind.period, one.shape[1])
+            for kind, times, one in zip(kinds, times_s, even, strict=True)
+        ]
+        most = 1 + max(int(_hours(kind, np.array([kind.period - 2]), 1).max()) for kind in kinds)
+        hours = np.ones((len(kinds), most))
+        for group in set(groups):
+            of = [number for number, its in enumerate(groups) if its == group]
+            hours[of] = _by_hour([even[number] for number in of], [fall_in[number] for number in of], most)
         return cls(
-            np.concatenate([one / spread for one, spread in zip(centred, spreads, strict=True)]),
+            np.concatenate([one / hours[at][fall_in[at]] for at, one in enumerate(even)]),
             np.concatenate([np.full(len(one), number) for number, one in enumerate(errors)]).astype(np.int64),
             np.concatenate(list(times_s)).astype(np.int64),
             spreads,
+            hours,
         )
+
+    def _scale(self, kind: SeriesKind, number: int, slot: int) -> Floats:
+        """What a path that begins at this time of the season is to be multiplied by, for each row ahead."""
+        ahead = _hours(kind, np.array([slot]), self.paths.shape[1])[0]
+        scale: Floats = _WIDER * self.spreads[number] * self.hours[number][ahead]
+        return scale
 
     @cached_property
     def _rows(self) -> list[Ints]:
@@ -100,7 +125,7 @@ class Residuals:
             key = (together, slot) if alone else ((number, at), slot)
             if key not in picks:
                 picks[key] = rng.integers(len(near), size=count)
-            drawn[:, at] = self.paths[near[picks[key]]] * self.spreads[number]
+            drawn[:, at] = self.paths[near[picks[key]]] * self._scale(kinds[number], number, slot)
         return drawn
 
     @cached_property
@@ -113,5 +138,28 @@ class Residuals:
         if key not in self._quantiles:
             near = self.near(kinds, number, slot, alone=len(self._together[number]) > 1)
             found = np.quantile(self.paths[near], levels, axis=0) if len(near) else np.zeros((len(levels), 1))
-            self._quantiles[key] = found * self.spreads[number]
+            self._quantiles[key] = found * self._scale(kinds[number], number, slot)
         return self._quantiles[key]
+
+
+def _hours(kind: SeriesKind, slots: Ints, horizon: int) -> Ints:
+    """The hour of the season that each value to come falls in, origins × horizon."""
+    ahead = (slots[:, None] + np.arange(1, horizon + 1)) % kind.period
+    hours: Ints = ahead * kind.step_s // max(_HOUR_S, kind.step_s)
+    return hours
+
+
+def _by_hour(errors: Sequence[Floats], hours: Sequence[Ints], most: int) -> Floats:
+    """How much larger errors are in each hour than in all, of series of one group."""
+    square = np.concatenate(errors) ** 2
+    if not len(square):
+        return np.ones(most)
+    horizon = square.shape[1]
+    square = square / np.maximum(square.mean(axis=0), 1e-18)
+    where = np.concatenate(hours)
+    sums, counts = np.zeros(most), np.zeros(most)
+    # All rows ahead of one path count as one: they went wrong together.
+    np.add.at(sums, where, square / horizon)
+    np.add.at(counts, where, 1.0 / horizon)
+    found: Floats = np.sqrt((sums + _OF_ALL_HOURS) / (counts + _OF_ALL_HOURS))
+    return found

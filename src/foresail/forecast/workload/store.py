@@ -23,8 +23,8 @@ from foresail.forecast.workload.residuals import Residuals
 from foresail.traces.series import Series
 
 FORMAT = "foresail-workload-forecaster"
-FORMAT_VERSION = 1
-_RESIDUALS = ("paths", "series", "times_s", "spreads")
+FORMAT_VERSION = 2
+_RESIDUALS = ("paths", "series", "times_s", "spreads", "hours")
 
 
 def save(fitted: FittedForecaster, path: Path) -> Path:
