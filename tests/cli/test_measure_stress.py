@@ -16,7 +16,7 @@ def run(*words):
     [
         (("--on", "here"), '--on is "here"; it is local or kube'),
         (("--image", "x"), "--image is x, which goes with --on kube"),
-        (("--lab", "none-of-that-name", "--on", "kube"), "lab none-of-that-name is not up; foresail lab up"),
+        (("--lab", "none-of-that-name", "--on", "kube"), 'no lab "none-of-that-name" in '),
         (("--lab", "a", "--on", "kube", "--kubeconfig", "b"), "both --lab a and --kubeconfig b are given"),
         (("--ops", "cap"), '--ops is "cap"; write TASK=N with a number above 0'),
         (("--ops", "cap=-1"), '--ops is "cap=-1"; write TASK=N'),
