@@ -45,7 +45,7 @@ def carried_out(out: Path) -> dict[str, Any]:
         profile = out / "profile.csv"
         ops = [word for task, count in OPS.items() for word in ("--ops", f"{task}={count}")]
         measure = ("measure", "stress", *OPS, "--on", "kube", "--full", "--workers", "1", *ops)
-        grid = ("--workloads", "10,20,30,40,50", "--cpus", "150,250,400,600,900")
+        grid = ("--workloads", "10,20,30,40,50", "--cpus", "150,250,350,500,700")
         foresail(*measure, *grid, "--out", str(profile), KUBECONFIG=str(kubeconfig))
         runs = [one_run(out, experiment, strategy, barrier) for strategy, barrier in RUNS]
     finally:

@@ -165,20 +165,19 @@ class SuperstepsProgram(Program):
         if standing is None:
             self._rows.forget()
         step = 0 if standing is None else standing.step
+        known = max((row.step + 1 for row in self._rows.rows()), default=0)
         self._size_up(step)
         await self._retried(self._pods.prepare)
         await self._pods.until_working(self.settings.start_within_s)
-        self.announce(
-            f"{len(self.job.tasks)} tasks of {self.job.name} run" + (f"; step {step} is next" if step else "")
-        )
+        self.announce(f"{len(self.job.tasks)} tasks of {self.job.name} run; superstep {step} of {length} comes next")
         change = Changed() if standing is not None else await self._change(0)
         while step < length:
             if standing is None or standing.step < step:
                 standing = await self._asked(partial(self._board.open, step, self.job.works_of(step)))
             self._readings.working()
             results = await self._results(step)
-            # A coordinator that died may have counted the superstep's beginning; by the board's clock it is known.
-            self._rows.add(self._row(step, change, results, standing.opened_s))
+            if step >= known:  # a coordinator before us that has written the row knew more of it
+                self._rows.add(self._row(step, change, results, standing.opened_s))
             self._pods.forgive()
             step += 1
             self._on_progress(step, length)
