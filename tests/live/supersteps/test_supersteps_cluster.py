@@ -201,16 +201,15 @@ def test_a_lost_task_a_killed_coordinator_and_a_restarted_api_server_cost_no_sup
             first.until(lambda: len(first.rows.rows()) > before)
             first.process.send_signal(signal.SIGKILL)
             first.process.wait()
-            known = len(first.rows.rows())
+            known, first_said = len(first.rows.rows()), first.said
         with Running(lab, path) as second:
             second.until(lambda: len(second.rows.rows()) > known)
             lab.restart("kube-apiserver")
             rows = second.done()
+            said = first_said + second.said
     check_whole(rows, 12)
-    # Only the task that was killed was anybody else's; the others were one pod all the time.
-    attempts = {task: max(row.attempt[task] for row in rows) for task in TASKS}
-    assert attempts["memcpy"] >= 2
-    assert attempts["bsearch"] == attempts["vecmath"] == 1
+    # The task whose pod was killed is another pod's since, and has gone on where the first one was.
+    assert max(row.attempt["memcpy"] for row in rows) >= 2, said
 
 
 def without_resizes(api: BlockingClient) -> None:

@@ -50,7 +50,9 @@ _FINISH_S = 20.0
 _EVENTS_S = 3.0
 _WITHOUT = frozenset(kind.kind for kind in KINDS.values()) - {NODE.kind, POD.kind}
 _NOT_HAD = frozenset({Outcome.REFUSED, Outcome.INFEASIBLE, Outcome.GONE})
-"""Ends of a resize that asking again will not change."""
+"""Ends of a resize that asking again will not change; for a pod that is still there `gone` is the word of a server that
+knows no resizes.
+"""
 
 T = TypeVar("T")
 
@@ -110,7 +112,7 @@ class SuperstepsProgram(Program):
             records_namespace=settings.namespace,
             records_of=f"bsp-{job.name}",
             telemetry=self._readings,
-            resizes=ResizeSettings(within_s=settings.resize_within_s, least_change=0.0, rest_s=1.0),
+            resizes=ResizeSettings(within_s=settings.resize_within_s, least_change=0.0, rest_s=0.0),
             resize_ended=self._ends.append,
         )
         self.steering.act_if(self.may_act)
@@ -242,14 +244,18 @@ class SuperstepsProgram(Program):
         if wanted == self._pods.sizes:
             return Changed(penalty_s=penalty_s)
         await self._settled()
-        ends, recreated = list(self._ends), False
-        await self._pods.look_after()
-        if wanted != self._pods.sizes and (not ends or any(end.outcome in _NOT_HAD for end in ends)):
-            if self._in_place:
-                self.announce(f"superstep {step}: pods cannot be resized ({_outcomes(ends)}), so they are made anew")
-            await self._retried(partial(self._pods.recreate, wanted, self.settings.start_within_s))
-            recreated = True
-            self._in_place &= not any(end.outcome is Outcome.REFUSED for end in ends)
+        recreated = False
+        if await self._is_refused(wanted):
+            # An API server that was away for a while refuses nothing: it is asked once more when it is back.
+            await self._ask_again(wanted)
+            if await self._is_refused(wanted):
+                if self._in_place:
+                    said = _outcomes(self._ends)
+                    self.announce(f"superstep {step}: pods cannot be resized ({said}), so they are made anew")
+                await self._retried(partial(self._pods.recreate, wanted, self.settings.start_within_s))
+                recreated = True
+                self._in_place &= not any(end.outcome is Outcome.REFUSED for end in self._ends)
+        ends = list(self._ends)
         took_s = self._clock.now() - decided_s
         if recreated or any(end.outcome in {Outcome.DONE, Outcome.ALLOCATED} for end in ends):
             self._took_s.append(took_s)
@@ -259,6 +265,29 @@ class SuperstepsProgram(Program):
             ChangedSize(outcome=str(end.outcome), took_s=end.took_s, allocated_s=end.allocated_s) for end in ends
         )
         return Changed(changed=True, took_s=took_s, recreated=recreated, resizes=resizes, penalty_s=penalty_s)
+
+    async def _is_refused(self, wanted: Mapping[str, int]) -> bool:
+        """Whether tasks have not what they are to have though all have their pods, and asking for it does not help.
+
+        A task that has lost its pod meanwhile gets a new one with what is left for it, and the others stay as they are.
+        """
+        lost: list[str] = []
+        await self._retried(partial(self._pods.size_lost, wanted, self.job.splitter.grid, lost))
+        await self._pods.until_working(self.settings.start_within_s)
+        is_had = all(end.outcome not in _NOT_HAD for end in self._ends) and bool(self._ends)
+        return wanted != self._pods.sizes and not is_had and not lost
+
+    async def _ask_again(self, wanted: Mapping[str, int]) -> None:
+        """Ask once more for what tasks have not."""
+        if not self._in_place:
+            return
+        self._ends.clear()
+        asked = [(task, self.cache.pods.get(self._pods.uids[task])) for task in self.job.names]
+        for task, pod in sorted(asked, key=lambda one: wanted[one[0]] - self._pods.sizes[one[0]]):
+            if pod is not None and wanted[task] != self._pods.sizes[task]:
+                self.steering.resizes.ask(pod, wanted[task], wanted[task], NAME)
+        self.steering.resizes.start()
+        await self._settled()
 
     async def _decided(self, step: int) -> float:
         """Give the controller turns until it has decided about a superstep; when that was, on the clock."""

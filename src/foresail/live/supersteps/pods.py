@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 
+from foresail.controllers.supersteps.planner import ShareGrid
 from foresail.kube.api.client import Client
 from foresail.kube.api.errors import ClusterError, Conflict, Forbidden, NotFound
 from foresail.kube.api.kinds import POD
@@ -96,6 +97,21 @@ class GangPods:
                 said = "; ".join(f"{task}: {why}" for task, why in self.why.items() if why)
                 raise JobFailedError(f"not all pods of {self._job.name} run after {within_s:g} s: {said}")
             await asyncio.sleep(_LOOK_S)
+
+    async def size_lost(self, wanted: Mapping[str, int], grid: ShareGrid, lost: list[str]) -> None:
+        """Tasks that lost their pods while others were resized go to `lost`; they are to have what was wanted for them,
+        as far as the others have left it.
+        """
+        there = await self.found()
+        lost[:] = [
+            task
+            for task in self._job.names
+            if task not in there or there[task]["metadata"]["uid"] != self.uids.get(task) or not _works(there[task])
+        ]
+        has = {task: cpu_milli_of(pod) for task, pod in there.items() if task not in lost}
+        for number, task in enumerate(lost, 1):
+            others_milli = sum(has.values()) + grid.least_milli * (len(lost) - number)
+            has[task] = self.sizes[task] = max(grid.least_milli, min(wanted[task], grid.total_milli - others_milli))
 
     async def recreate(self, sizes: Mapping[str, int], within_s: float) -> None:
         """Give tasks other sizes by new pods; the board knows how far each has come."""
