@@ -41,10 +41,10 @@ def test_an_annotation_that_cannot_be_read_keeps_the_pod_waiting_and_says_why():
     ("more", "annotations", "end_s"),
     [
         ({}, {}, float("inf")),
-        ({"activeDeadlineSeconds": 30}, {}, 130.0),
-        ({}, {"foresail.dev/duration-s": "20"}, 120.0),
-        ({"activeDeadlineSeconds": 30}, {"foresail.dev/duration-s": "40"}, 130.0),
-        ({"activeDeadlineSeconds": 30}, {"foresail.dev/duration-s": "soon"}, 130.0),
+        ({"activeDeadlineSeconds": 30}, {}, 160.0),
+        ({"activeDeadlineSeconds": 30, "terminationGracePeriodSeconds": 5}, {}, 135.0),
+        ({"activeDeadlineSeconds": 30}, {"foresail.dev/duration-s": "1"}, 160.0),
+        ({}, {"foresail.dev/duration-s": "1"}, float("inf")),
     ],
 )
 def test_when_a_waiting_pod_would_end(more, annotations, end_s):

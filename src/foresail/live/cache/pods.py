@@ -65,6 +65,10 @@ class Owner(NamedTuple):
     uid: str = ""
 
 
+_GRACE_S = 30
+"""What the API server fills in for a pod that does not say how long it may take to end."""
+
+
 @dataclass(slots=True)
 class CachedPod:
     """What is known of a pod, whoever placed it. Two are equal if nothing that anyone looks at differs."""
@@ -93,8 +97,8 @@ class CachedPod:
     """Seconds since 1970."""
     started_s: float | None = None
     """When its kubelet took it over."""
-    active_deadline_s: float = math.inf
-    """How long after that it is ended; infinity if never."""
+    gone_after_s: float = math.inf
+    """How long after that its kubelet has ended it at the latest; infinity if it never does."""
     gang: GangName | None = None
     gang_limits: Limits = NO_LIMITS
     """What the pod itself says of its gang."""
@@ -184,7 +188,8 @@ class PodReader:
             nominated_node=_word(status.get("nominatedNodeName")),
             created_s=created_s,
             started_s=started_s,
-            active_deadline_s=_seconds(spec.get("activeDeadlineSeconds")),
+            gone_after_s=_seconds(spec.get("activeDeadlineSeconds"))
+            + _seconds(spec.get("terminationGracePeriodSeconds", _GRACE_S)),
             gang=gang,
             gang_limits=limits,
             gang_later=0 if gang is None else part(later_members, 0, annotations),
