@@ -110,6 +110,15 @@ def test_nothing_is_said_before_all_tasks_have_come_to_the_barrier_or_after_the_
     assert planner.asked == []
 
 
+def test_pods_of_another_namespace_that_name_the_job_change_nothing():
+    made, planner, _ = splitter([4, 2, 0])
+    controller = Supersteps.of({"job": made}, namespace="theirs")
+    answered(controller, view_of([2000] * 3, [0] * 3))
+    assert planner.asked == []
+    assert controller.decided("job", "theirs") is None
+    assert controller.decided("job") is not None, "a job of its own, in its own namespace"
+
+
 def test_one_superstep_is_decided_once():
     made, planner, _ = splitter([2, 2, 2])
     controller = Supersteps.of({"job": made})

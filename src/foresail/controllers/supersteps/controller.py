@@ -27,6 +27,8 @@ from foresail.forecast.runtime.curves import RuntimeCurves
 from foresail.forecast.runtime.monotone import MonotoneRuntime
 from foresail.forecast.runtime.profile import RuntimeProfile, read_profile
 
+JobKey = tuple[str, str]
+"""A job: its namespace and its name."""
 _ENDLESS = 1_000_000
 _ONE_MILLI_S = 1000.0
 """Seconds that a unit of work takes with one milli-CPU, where no profile says."""
@@ -36,7 +38,7 @@ _ONE_MILLI_S = 1000.0
 class JobState:
     """A job between two supersteps."""
 
-    name: str
+    key: JobKey
     pods: list[RunningPod]
     """One a task, in the order of the tasks."""
     done: int
@@ -77,20 +79,20 @@ class Supersteps:
         self._strategy, self._window, self._penalty_s = strategy, window, penalty_s
         self._least_milli, self._step_milli = least_milli, step_milli
         planner_of(strategy, _plain_curves(1, np.ones(1)), ShareGrid(1, 1, 1, 1), window=window, penalty_s=penalty_s)
-        self._splitters: dict[str, JobSplitter] = {}
-        self._decided: dict[str, SplitDecision] = {}
+        self._splitters: dict[JobKey, JobSplitter] = {}
+        self._decided: dict[JobKey, SplitDecision] = {}
         self._considered: list[Candidate] = []
 
     @classmethod
-    def of(cls, jobs: Mapping[str, JobSplitter], *, every_s: float = 1.0) -> Supersteps:
-        """A controller of jobs whose planners and forecasts are there already."""
+    def of(cls, jobs: Mapping[str, JobSplitter], *, namespace: str = "default", every_s: float = 1.0) -> Supersteps:
+        """A controller of jobs in a namespace whose planners and forecasts are there already."""
         made = cls(every_s=every_s)
-        made._splitters = dict(jobs)
+        made._splitters = {(namespace, job): splitter for job, splitter in jobs.items()}
         return made
 
-    def decided(self, job: str) -> SplitDecision | None:
+    def decided(self, job: str, namespace: str = "default") -> SplitDecision | None:
         """What was decided last of a job; None if nothing was yet."""
-        return self._decided.get(job)
+        return self._decided.get((namespace, job))
 
     def act(self, view: View) -> list[Action]:
         self._considered = []
@@ -103,11 +105,11 @@ class Supersteps:
         return self._considered
 
     def _decide(self, job: JobState) -> list[Action]:
-        splitter = self._splitters[job.name]
+        splitter = self._splitters[job.key]
         has_milli = [one.cpu_milli for one in job.pods]
         current = splitter.units(has_milli) if job.done else None
         decision = splitter.decide(job.done, job.left, current, job.workloads)
-        self._decided[job.name] = decision
+        self._decided[job.key] = decision
         had = splitter.units(has_milli)
         if decision.split is None:
             self._weigh(splitter, job, had, "the split is kept")
@@ -133,15 +135,16 @@ class Supersteps:
     # --- which jobs have come to the end of a superstep -------------------------------------------------------------
 
     def _between_supersteps(self, view: View) -> list[JobState]:
-        found: dict[str, dict[str, RunningPod]] = {}
+        found: dict[JobKey, dict[str, RunningPod]] = {}
         for one in view.running.values():
             job, task = one.annotations.get(SUPERSTEPS_JOB), one.annotations.get(SUPERSTEPS_TASK)
             if job and task:
-                found.setdefault(job, {})[task] = one
+                # Names are claims: a job of the same name in another namespace is somebody else's.
+                found.setdefault((one.pod.spec.namespace, job), {})[task] = one
         states = (self._state(view, job, tasks) for job, tasks in found.items())
         return [state for state in states if state is not None]
 
-    def _state(self, view: View, job: str, by_task: dict[str, RunningPod]) -> JobState | None:
+    def _state(self, view: View, job: JobKey, by_task: dict[str, RunningPod]) -> JobState | None:
         """The job, if it is between two supersteps and nothing has been decided about the next one."""
         splitter = self._splitters.get(job) or self._new_splitter(job, by_task)
         if set(splitter.tasks) != set(by_task):
@@ -160,7 +163,7 @@ class Supersteps:
         works = None if count == 0 or None in told else np.array(told, dtype=np.float64)
         return JobState(job, pods, int(count), left, works)
 
-    def _new_splitter(self, job: str, by_task: Mapping[str, RunningPod]) -> JobSplitter:
+    def _new_splitter(self, job: JobKey, by_task: Mapping[str, RunningPod]) -> JobSplitter:
         """Of a job that nobody has prepared: its CPU is what its pods have now."""
         tasks = sorted(by_task)
         total_milli = sum(one.cpu_milli for one in by_task.values())

@@ -95,7 +95,7 @@ class SuperstepsProgram(Program):
         cache = Cache(scheduler_name=None, devices=LeastSufficient())
         self.journal = Journal(self._clock, EventReport(cache, self._events), logged())
         self._readings = GangReadings(len(job.works))
-        self.controller = Supersteps.of({job.name: job.splitter}, every_s=_TURN_S)
+        self.controller = Supersteps.of({job.name: job.splitter}, namespace=settings.namespace, every_s=_TURN_S)
         self._pods = GangPods(api, job, address, settings)
         self._ends: list[ResizeEnd] = []
         self._in_place = True
@@ -237,7 +237,7 @@ class SuperstepsProgram(Program):
             splitter.observe(self.job.works[splitter.told])
         penalty_s = splitter.penalty_s
         decided_s = await self._decided(step)
-        decision = self.controller.decided(self.job.name)
+        decision = self.controller.decided(self.job.name, self.settings.namespace)
         if decision is None or decision.split is None:
             return Changed(penalty_s=penalty_s)
         wanted = dict(zip(self.job.names, splitter.grid.milli(decision.split), strict=True))
@@ -303,7 +303,7 @@ class SuperstepsProgram(Program):
             else:
                 view = self.steering.view()
                 checked(NAME, self.controller.act(view), view)  # its word is carried out by new pods
-            decision = self.controller.decided(self.job.name)
+            decision = self.controller.decided(self.job.name, self.settings.namespace)
             if decision is not None and decision.step == step:
                 return self._clock.now()
             if time.monotonic() > until_s:
