@@ -192,6 +192,21 @@ def test_a_cap_is_kept_and_the_end_of_a_job_is_not_looked_beyond():
         assert (len(spans.cheapest_s), spans.paths.shape[2]) == (ahead + 1, ahead)
 
 
+def test_a_task_with_nothing_to_do_gives_its_last_step():
+    table = np.array([[9.0, 6.0, 4.0, 3.0], [1.0, 0.5, 0.4, 0.3]])[:, :, None]  # tasks × steps × one row
+    split = np.array([2, 1])
+    exchange(table, 0, 1, split, 10)
+    assert split.tolist() == [3, 0]
+
+
+def test_more_cpu_than_helps_counts_as_what_helps():
+    workloads, shares, seconds = made_up(2, 1)
+    grid = ShareGrid(2, total_milli=15000)  # the profile ends at 7000
+    curves = MonotoneRuntime(RuntimeProfile(("a", "b"), workloads, shares, seconds)).curves(grid.shares_milli)
+    outlook = SplitOutlook(3, 9, np.array([70, 60]), np.array([[10.0] * 6, [50.0] * 6]))
+    assert Scenario(curves, grid).plan(outlook) is None
+
+
 @pytest.mark.parametrize(("options", "message"), [({"window": 0}, "window is 0"), ({"scenarios": 3}, "scenarios is 3")])
 def test_what_cannot_be_is_refused(options, message):
     curves, grid = job(2)
