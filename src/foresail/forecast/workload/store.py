@@ -53,7 +53,8 @@ def save(fitted: FittedForecaster, path: Path) -> Path:
 def load(path: Path) -> FittedForecaster:
     """Read a fitted forecaster."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: numpy would leave a damaged file open.
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         about = json.loads(str(arrays["about"]))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
