@@ -199,6 +199,18 @@ def test_a_task_with_nothing_to_do_gives_its_last_step():
     assert split.tolist() == [3, 0]
 
 
+def test_where_one_step_does_not_help_two_may():
+    table = np.array([[9.0, 9.0, 4.0, 4.0], [3.0, 3.0, 3.0, 1.0]])[:, :, None]
+    split = np.array([0, 2])
+    exchange(table, 0, 1, split, 10)
+    assert split.tolist() == [2, 0]
+
+
+def test_of_equal_gains_the_first_task_has_its_step():
+    seconds = np.array([[[8.0, 5.0], [1.0, 1.0]], [[1.0, 1.0], [8.0, 5.0]]])  # rows × tasks × steps
+    assert greedy(seconds, np.ones(2), 1).tolist() == [1, 0]
+
+
 def test_more_cpu_than_helps_counts_as_what_helps():
     workloads, shares, seconds = made_up(2, 1)
     grid = ShareGrid(2, total_milli=15000)  # the profile ends at 7000
