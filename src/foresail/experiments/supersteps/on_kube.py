@@ -46,6 +46,8 @@ def run_experiment(
 
     What was seen stands in `out` at any time. KeyboardInterrupt if a signal came first: the job waits on the cluster.
     """
+    # Kernels are compiled before anything begins: a coordinator that is busy for seconds would lose its Lease.
+    prepare(experiment).splitter.decide(0, experiment.length, None, None)
     job = gang_job(experiment, prepare(experiment))
     rows = RowFile(out / ROWS)
     asyncio.run(_run(job, experiment, connection, rows, announce, on_progress))
