@@ -56,6 +56,7 @@ def carried_out(out: Path) -> dict[str, Any]:
         "node_cpu": NODE_CPU,
         "points": len([line for line in profile.read_text().splitlines() if line and line[0] not in "#t"]),
         "runs": runs,
+        "note": "",
     }
 
 

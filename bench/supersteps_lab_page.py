@@ -51,6 +51,7 @@ def write_page(figures: Mapping[str, Any], docs: Path) -> None:
         "## Resizes in place",
         "",
         *_resizes(runs, resizes_s),
+        *(["", figures["note"]] if figures["note"] else []),
     ]
     (docs / "supersteps-lab.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
