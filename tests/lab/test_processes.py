@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,10 @@ def test_a_process_gets_none_of_our_secrets(tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_TOKEN", "secret")
     process = launch_sleeper(tmp_path, "test-mark-2")
     try:
-        names = {entry.split(b"=")[0] for entry in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")}
+        until_s = time.monotonic() + 30
+        while not (environment := Path(f"/proc/{process.pid}/environ").read_bytes()):
+            assert time.monotonic() < until_s, "the process has no environment"
+        names = {entry.split(b"=")[0] for entry in environment.split(b"\0")}
         assert b"SOME_TOKEN" not in names
         assert {b"FORESAIL_LAB_ID", b"HOME"} <= names
     finally:
