@@ -158,7 +158,7 @@ class _Board:
     def _asking(self, what: str, timeout_s: float, attempt: Callable[[float], T | None]) -> T:
         """Ask until there is an answer; None means that somebody was quicker and all is to be looked at again."""
         begun_s, by_s = _times(timeout_s)
-        pause_s, last = _PAUSE_S[0], "others were quicker every time"
+        pauses, last = _Pauses(by_s), "others were quicker every time"
         while True:
             try:
                 found = attempt(by_s)
@@ -167,11 +167,10 @@ class _Board:
             except StoreTroubleError as error:
                 last = str(error)
                 self._tell_once(f"trouble {last}", f"{what}: {last}; asked again for up to {timeout_s:g} s")
-            time.sleep(max(0.0, min(pause_s, by_s - time.monotonic())))
+            pauses.wait()
             if time.monotonic() >= by_s:
                 took_s = time.monotonic() - begun_s
                 raise BoardTimeoutError(f"{what}: no success on {self._store.address} within {took_s:.1f} s: {last}")
-            pause_s = min(2 * pause_s, _PAUSE_S[1])
 
     def _job(self, by_s: float) -> tuple[Stored | None, JobRecord | None]:
         """The job's record as stored, and as read if it is one of this run."""
@@ -246,13 +245,13 @@ class CoordinatorBoard(_Board):
     def wait_for_all(self, step: int, tasks: Collection[str], timeout_s: float) -> dict[str, StepResult]:
         """The results of a step once all these tasks have reported it; raises BarrierTimeoutError if some do not."""
         begun_s, by_s = _times(timeout_s)
-        found, trouble, pause_s = dict[str, StepResult](), "", _PAUSE_S[0]
+        found, trouble, pauses = dict[str, StepResult](), "", _Pauses(by_s)
         while True:
             try:
                 # What was reported stays; only the others are asked for.
                 found |= self._results(step, by_s, [task for task in tasks if task not in found], tasks)
                 trouble = ""
-                pause_s = _PAUSE_S[0]
+                pauses.begin_anew()
                 if len(found) == len(set(tasks)):
                     return found
                 if time.monotonic() < by_s:
@@ -260,8 +259,7 @@ class CoordinatorBoard(_Board):
             except StoreTroubleError as error:
                 trouble = str(error)
                 self._tell_once(f"trouble {trouble}", f"waiting for step {step}: {trouble}; asked again")
-                time.sleep(max(0.0, min(pause_s, by_s - time.monotonic())))
-                pause_s = min(2 * pause_s, _PAUSE_S[1])
+                pauses.wait()
             if time.monotonic() >= by_s:
                 raise self._barrier_timeout(step, tasks, found, trouble, time.monotonic() - begun_s)
 
@@ -353,7 +351,7 @@ class TaskBoard(_Board):
     def await_step(self, after: int, timeout_s: float) -> Superstep | Finished:
         """The next step after this one, and after all that this task has reported, once it is open."""
         begun_s, by_s = _times(timeout_s)
-        pause_s, last = _PAUSE_S[0], ""
+        pauses, last = _Pauses(by_s), ""
         while True:
             try:
                 _stored, job = self._job(by_s)
@@ -361,14 +359,13 @@ class TaskBoard(_Board):
                 if found is not None:
                     return found
                 last = _stands(job)
-                pause_s = _PAUSE_S[0]
+                pauses.begin_anew()
                 if time.monotonic() < by_s:
                     self._store.wait(JOB, by_s)
             except StoreTroubleError as error:
                 last = str(error)
                 self._tell_once(f"trouble {last}", f"waiting for a step after {after}: {last}; asked again")
-                time.sleep(max(0.0, min(pause_s, by_s - time.monotonic())))
-                pause_s = min(2 * pause_s, _PAUSE_S[1])
+                pauses.wait()
             if time.monotonic() >= by_s:
                 raise BoardTimeoutError(
                     f"task {self.task} waited {time.monotonic() - begun_s:.1f} s for the coordinator to open a step "
@@ -439,6 +436,22 @@ class TaskBoard(_Board):
                 f"task {self.task} is pod {record.pod_uid or '?'}'s now, the {record.attempt}. to have it; "
                 f"this one was the {self.attempt}. and leaves"
             )
+
+
+class _Pauses:
+    """Between two tries: each is twice as long as the one before, up to a second, and none goes beyond a time."""
+
+    def __init__(self, by_s: float) -> None:
+        self._by_s = by_s
+        self._next_s = _PAUSE_S[0]
+
+    def wait(self) -> None:
+        time.sleep(max(0.0, min(self._next_s, self._by_s - time.monotonic())))
+        self._next_s = min(2 * self._next_s, _PAUSE_S[1])
+
+    def begin_anew(self) -> None:
+        """A try went well: the next pause is a short one."""
+        self._next_s = _PAUSE_S[0]
 
 
 def _times(timeout_s: float) -> tuple[float, float]:
