@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -115,15 +116,13 @@ def supersteps_dqn(
     with compiling_is_announced():
         with progress_bar(f"fitting {forecast}") as fitting:
             rows = forecast_rows(source, forecast, on_fitting=fitting)
-        try:
-            with progress_bar("training") as shown:
-                training = DqnTraining(rows, settings, checkpoint)
-                model = training.run(on_step=shown, on_evaluated=_line(steps))
-        except KeyboardInterrupt:
-            kept = "nothing is kept before the first look at validation jobs"
-            if checkpoint.exists():
-                kept = f"{checkpoint} has the run up to its last look at validation jobs"
-            raise KeyboardInterrupt(f"interrupted; {kept}; the same command goes on") from None
+        kept = f"{checkpoint} has the run up to its last look at validation jobs"
+        with (
+            _going_on(checkpoint, kept, "nothing is kept before the first look at validation jobs"),
+            progress_bar("training") as shown,
+        ):
+            training = DqnTraining(rows, settings, checkpoint)
+            model = training.run(on_step=shown, on_evaluated=_line(steps))
     _finish(model, {"forecast": forecast, "data": source.name}, out, save_model, as_json=as_json)
     checkpoint.unlink(missing_ok=True)
 
@@ -179,16 +178,24 @@ def supersteps_timing(
             rows = forecast_rows(
                 source, forecast, scenarios=scenarios // 2, ahead=WINDOW, seed=seed, on_fitting=fitting
             )
-        try:
+        kept = f"{checkpoint} has the rounds that were finished"
+        with _going_on(checkpoint, kept, "no round was finished"):
             with progress_bar("planning over scenarios") as planned:
                 training = TimingTraining(rows, settings, checkpoint, planned)
             with progress_bar("training") as shown:
                 model = training.run(on_step=shown, on_evaluated=_line(generations))
-        except KeyboardInterrupt:
-            kept = f"{checkpoint} has the rounds that were finished" if checkpoint.exists() else "no round was finished"
-            raise KeyboardInterrupt(f"interrupted; {kept}; the same command goes on") from None
     _finish(model, {"forecast": forecast, "data": source.name}, out, save_model, as_json=as_json)
     checkpoint.unlink(missing_ok=True)
+
+
+@contextmanager
+def _going_on(checkpoint: Path, kept: str, otherwise: str) -> Iterator[None]:
+    """Say what an interrupted run has kept: `kept` if there is a checkpoint, else `otherwise`."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        said = kept if checkpoint.exists() else otherwise
+        raise KeyboardInterrupt(f"interrupted; {said}; the same command goes on") from None
 
 
 def _line(steps: int) -> Callable[[int, float], None]:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foresail.atomic import replacing
-from foresail.report.page import html_table, render_page
+from foresail.report.page import render_page, table_card, write_page
 from foresail.report.style import LINE_WIDTH, NEUTRAL, PALETTE, Figure, axis, colour_and_dash, layout, text
 
 Rows = Sequence[Mapping[str, Any]]
@@ -106,13 +105,8 @@ def write_forecast_page(
     path: Path, subtitle: str, head: Sequence[str], cells: Sequence[Sequence[str]], figures: Mapping[str, Figure]
 ) -> None:
     """Write the page: one table, then the plots."""
-    table = (
-        f'<section class="card"><h2>Error in units of workload</h2>{html_table(head, cells, "differences")}</section>'
-    )
-    page = render_page("Forecasts of workloads", html.escape(subtitle), [table], figures)
-    with replacing(path) as part:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(page, encoding="utf-8", newline="\n")
+    cards = [table_card("Error in units of workload", head, cells)]
+    write_page(path, render_page("Forecasts of workloads", html.escape(subtitle), cards, figures))
 
 
 def _means(rows: Rows, key: str) -> list[tuple[str, list[int], list[float]]]:

@@ -10,13 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from foresail.atomic import replacing
 from foresail.errors import ResultsError
 from foresail.report import plots, training
 from foresail.report.actions import actions_over_time
 from foresail.report.agreement import agreement_cells, errors_by_job, overlaid_completions
 from foresail.report.heatmap import node_map
-from foresail.report.page import html_table, render_page
+from foresail.report.page import html_table, render_page, write_page
 from foresail.report.style import Figure
 from foresail.report.tables import comparison_cells, figure_rows
 from foresail.results.actions import ACTIONS, actions_of, counted, first
@@ -103,9 +102,7 @@ def write_report(
     def failed(why: str) -> ResultsError:
         return ResultsError(f"{path}: cannot be written ({why}); choose another file with --out")
 
-    with replacing(path, failed) as part:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(page, encoding="utf-8", newline="\n")
+    write_page(path, page, failed)
 
 
 def _subtitle(runs: Sequence[Run]) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from foresail import __version__
+from foresail.atomic import replacing
+from foresail.errors import ForesailError
 from foresail.report.style import Figure
 
 # The browser itself refuses to load anything: a report may be opened where nothing may leave the machine.
@@ -101,6 +104,18 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str) ->
     return (
         f'<div class="scroll"><table class="{kind}"><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
     )
+
+
+def table_card(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A section with one table, whose first columns are names."""
+    return f'<section class="card"><h2>{html.escape(title)}</h2>{html_table(head, rows, "differences")}</section>'
+
+
+def write_page(path: Path, page: str, failed: Callable[[str], ForesailError] | None = None) -> None:
+    """Write a page, whole or not at all; `failed` makes the error to raise of what the system says."""
+    with replacing(path, failed) as part:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(page, encoding="utf-8", newline="\n")
 
 
 def _json_in_html(value: object) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foresail.atomic import replacing
-from foresail.report.page import html_table, render_page
+from foresail.report.page import render_page, table_card, write_page
 from foresail.report.style import LINE_WIDTH, PALETTE, Figure, axis, colour_and_dash, layout, text
 
 Floats = npt.NDArray[np.float64]
@@ -135,7 +134,6 @@ def overlay_figures(drawn: DrawnOverlay) -> dict[str, Figure]:
 
 def write_overlay_page(path: Path, name: str, figures: Mapping[str, Any], drawn: DrawnOverlay) -> None:
     """Write the page: the figures, the supersteps, then the plots."""
-    summary = html_table(("", "value"), in_words(figures), "differences")
     head = ("superstep", "cluster (s)", "simulation (s)", "profile, same split (s)", "change before it (s)")
     cells = [
         (str(step), f"{real:.2f}", f"{simulated:.2f}", f"{expected:.2f}", f"{changing:.2f}" if changed else "")
@@ -150,9 +148,8 @@ def write_overlay_page(path: Path, name: str, figures: Mapping[str, Any], drawn:
         )
     ]
     cards = [
-        f'<section class="card"><h2>Cluster and simulation</h2>{summary}</section>',
-        f'<section class="card"><h2>Supersteps</h2>{html_table(head, cells, "differences")}</section>',
+        table_card("Cluster and simulation", ("", "value"), in_words(figures)),
+        table_card("Supersteps", head, cells),
     ]
-    page = render_page("A bulk-synchronous job, run and simulated", html.escape(name), cards, overlay_figures(drawn))
-    with replacing(path) as part:
-        part.write_text(page, encoding="utf-8", newline="\n")
+    title = "A bulk-synchronous job, run and simulated"
+    write_page(path, render_page(title, html.escape(name), cards, overlay_figures(drawn)))

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foresail.atomic import replacing
-from foresail.report.page import html_table, render_page
+from foresail.report.page import render_page, table_card, write_page
 from foresail.report.style import LINE_WIDTH, PALETTE, Figure, axis, colour_and_dash, layout, text
 from foresail.report.thin import thin
 
@@ -125,7 +124,5 @@ def write_superstep_page(
     path: Path, subtitle: str, head: Sequence[str], cells: Sequence[Sequence[str]], jobs: Sequence[DrawnJob]
 ) -> None:
     """Write the page: one table, then the plots."""
-    table = f'<section class="card"><h2>Jobs</h2>{html_table(head, cells, "differences")}</section>'
-    page = render_page("Bulk-synchronous jobs", html.escape(subtitle), [table], superstep_figures(jobs))
-    with replacing(path) as part:
-        part.write_text(page, encoding="utf-8", newline="\n")
+    cards = [table_card("Jobs", head, cells)]
+    write_page(path, render_page("Bulk-synchronous jobs", html.escape(subtitle), cards, superstep_figures(jobs)))
